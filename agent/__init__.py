@@ -1,0 +1,1 @@
+"""The sidecar: attaches the eBPF programs, drains rings, writes spools for its clients."""

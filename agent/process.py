@@ -1,0 +1,106 @@
+"""A recorded process, as the agent knows it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from pillion_agent.procfs import Mapping, ProcessInfo, read_mappings
+from pillion_agent.python import GLIBC_TSS_OFFSET, UNKNOWN, Code, Interpreter, NotPython
+
+if TYPE_CHECKING:
+    from pillion_agent.symbols import Frame
+
+# When an interpreter may be mapped after an exec: the dynamic loader needs a moment. ns after the exec.
+_LOOK_AGAIN_NS = (0, 5_000_000, 20_000_000, 80_000_000, 300_000_000, 1_000_000_000, 3_000_000_000)
+
+# Reading the mappings of a torch job takes 3 ms.
+_READ_AGAIN_NS = 1_000_000_000
+
+
+class Process:
+    """One process from one exec to the next, or to its end.
+
+    Attributes:
+        info: from /proc.
+        end_ns: when it ended, 0 while it lives.
+        interpreter: CPython, None where there is none (yet).
+        python_unavailable: why there are no Python stacks, None where they are or no Python runs.
+    """
+
+    def __init__(self, info: ProcessInfo, now_ns: int) -> None:
+        self.info = info
+        self.end_ns = 0
+        self.interpreter: Interpreter | None = None
+        self.python_unavailable: str | None = None
+        self.native_frames: dict[int, Frame] = {}
+        self.python_frames: dict[int, Frame] = {}
+        self._since_ns = now_ns
+        self._looks = 0
+        self._mappings: list[Mapping] = []
+        self._read_again_ns = 0
+
+    def fork(self, info: ProcessInfo, now_ns: int) -> Process:
+        """The child: its memory is a copy, so is what is known of it."""
+        child = Process(info, now_ns)
+        child.native_frames = dict(self.native_frames)
+        child.python_frames = dict(self.python_frames)
+        child._looks = 0 if self.interpreter else self._looks
+        return child
+
+    def close(self) -> None:
+        if self.interpreter:
+            self.interpreter.close()
+
+    @property
+    def python_version(self) -> str | None:
+        return ".".join(map(str, self.interpreter.version)) if self.interpreter else None
+
+    def look_for_python(self, now_ns: int) -> bool:
+        """Looks when it is time to; True when something was learnt."""
+        if self.interpreter or self._looks >= len(_LOOK_AGAIN_NS) or now_ns - self._since_ns < _LOOK_AGAIN_NS[self._looks]:
+            return False
+        self._looks += 1
+        try:
+            self.interpreter = Interpreter(self.info.pid)
+        except NotPython:
+            return False
+        except OSError as error:
+            self.python_unavailable = f"cannot read its memory: {error.strerror}"
+            return True
+        if not self.interpreter.layout:
+            self.python_unavailable = f"CPython {self.python_version} is not known to this version of pillion"
+        return True
+
+    def python_target(self) -> tuple[int, int, int]:
+        """For the eBPF target: walker, address of the TSS key, offset of the TSS block; zeros without Python."""
+        if not self.interpreter or not self.interpreter.layout:
+            return 0, 0, 0
+        offset = self.interpreter.tss_offset() or GLIBC_TSS_OFFSET
+        return self.interpreter.layout.walker, self.interpreter.tss_key, offset
+
+    def python_code(self, address: int) -> Code:
+        return self.interpreter.code(address) if self.interpreter and self.interpreter.layout else UNKNOWN
+
+    def code_mapping(self, address: int, now_ns: int, leaf: bool) -> Mapping | None:
+        """The executable file mapping at an address.
+
+        Only an instruction pointer (the leaf) that is in no known mapping says that a library was loaded since; the mappings are
+        then read again. An unknown return address is mostly no address at all: code without frame pointers.
+        """
+        found = self._find(address)
+        if not found and leaf and now_ns >= self._read_again_ns:
+            try:
+                self._mappings = [m for m in read_mappings(self.info.pid) if "x" in m.permissions] or self._mappings
+            except OSError:
+                return None
+            found = self._find(address)
+            if not found:  # code without a file, as a JIT makes it: do not ask for each of its addresses
+                self._read_again_ns = now_ns + _READ_AGAIN_NS
+        return found
+
+    def _find(self, address: int) -> Mapping | None:
+        at = bisect_right(self._mappings, address, key=lambda mapping: mapping.start) - 1
+        if at >= 0 and address < self._mappings[at].end:
+            return self._mappings[at]
+        return None

@@ -1,0 +1,89 @@
+"""/proc of one process, where psutil has no answer or a slow one."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Mapping:
+    start: int
+    end: int
+    offset: int
+    permissions: str
+    path: str
+
+
+def read_mappings(pid: int) -> list[Mapping]:
+    """File mappings of a process, in address order.
+
+    Raises:
+        OSError: no such process, or not ours to look at.
+    """
+    found = []
+    for line in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines():
+        match = _MAPPING.match(line)
+        if match and match[5].startswith("/"):
+            path = match[5].removesuffix(" (deleted)")
+            found.append(Mapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), match[3], path))
+    return found
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """What a spool's "process" object says; start_ns is on CLOCK_MONOTONIC, as exact as the kernel's tick."""
+
+    pid: int
+    ppid: int
+    start_ns: int
+    comm: str
+    cmdline: str
+    uid: int
+
+
+def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
+    """A process as /proc shows it.
+
+    Args:
+        boot_offset_ns: CLOCK_BOOTTIME − CLOCK_MONOTONIC.
+
+    Raises:
+        OSError: no such process.
+    """
+    root = Path(f"/proc/{pid}")
+    stat = (root / "stat").read_text(errors="replace")
+    comm = stat[stat.index("(") + 1 : stat.rindex(")")]
+    fields = stat[stat.rindex(")") + 2 :].split()
+    cmdline = (root / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+    return ProcessInfo(
+        pid=pid,
+        ppid=int(fields[1]),
+        start_ns=int(fields[19]) * _TICK_NS - boot_offset_ns,
+        comm=comm,
+        cmdline=cmdline or f"[{comm}]",
+        uid=root.stat().st_uid,
+    )
+
+
+def thread_ids(pid: int) -> list[int]:
+    """Raises OSError when the process has gone."""
+    return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+
+
+def find_regions(pid: int) -> list[str]:
+    """Paths of the descriptors that are regions ("memfd:pillion") in a process."""
+    root = f"/proc/{pid}/fd"
+    found = []
+    for name in os.listdir(root):
+        try:
+            if os.readlink(f"{root}/{name}").startswith("/memfd:pillion"):
+                found.append(f"{root}/{name}")
+        except OSError:
+            continue  # closed while we looked
+    return found

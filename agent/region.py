@@ -1,0 +1,117 @@
+"""Regions of recorded processes: opened, drained into the sessions' spools, let go."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pillion._native import ffi, lib
+from pillion_agent.spool import Spool
+
+_LOSS_KINDS = {
+    lib.PLN_RANGE: "ring_full",
+    lib.PLN_MARK: "ring_full_marks",
+    lib.PLN_THREAD: "ring_full_threads",
+    lib.PLN_LOSS_THREADS: "no_ring",
+    lib.PLN_LOSS_STRINGS: "no_string_room",
+    lib.PLN_LOSS_CORRUPT: "corrupt_ring",
+    lib.PLN_LOSS_STALLED: "reader_stalled",
+}
+_MAX_LOSSES = 65536
+
+
+class RegionRefused(Exception):
+    """Not a region, or another collector drains it."""
+
+
+class Region:
+    """One region and where it is drained to.
+
+    Args:
+        fd: the memfd; stays the caller's.
+        pid: host pid of the process.
+        number: the agent's number for it.
+
+    Raises:
+        RegionRefused: with the reason.
+    """
+
+    def __init__(self, fd: int, pid: int, number: int) -> None:
+        error = ffi.new("int *")
+        self._reader = lib.pln_reader_open(fd, pid, number, error)
+        if not self._reader:
+            raise RegionRefused(os.strerror(error[0]))
+        self.pid = pid
+        self.number = number
+        self.inode = os.fstat(fd).st_ino
+        self.draining = False
+        self._sinks: dict[int, tuple[Spool, Any]] = {}
+
+    @property
+    def tls_offset(self) -> int:
+        return int(lib.pln_reader_tls_offset(self._reader))
+
+    @property
+    def started_ns(self) -> int:
+        return int(lib.pln_reader_started_ns(self._reader))
+
+    @property
+    def sessions(self) -> list[int]:
+        return list(self._sinks)
+
+    def add(self, session: int, spool: Spool) -> None:
+        """Drains into this session's spool too, from now on; raises RegionRefused while another collector is alive."""
+        if not self.draining:
+            result = lib.pln_reader_begin(self._reader, lib.PLN_CONSUMER_AGENT)
+            if result < 0:
+                raise RegionRefused("another collector records this process")
+            self.draining = True
+        else:
+            self.drain()
+        self._sinks[session] = (spool, ffi.new("struct pln_sink *", {"fd": spool.fd}))
+        spool.put(type="region", region=self.number, pid=self.pid, start_ns=self.started_ns)
+
+    def remove(self, session: int) -> None:
+        """Drains for the last time, then leaves the session; recording stops with the last one."""
+        if session not in self._sinks:
+            return
+        if len(self._sinks) == 1:
+            self.end()
+        else:
+            self.drain()
+        self._sinks.pop(session, None)
+
+    def drain(self) -> None:
+        self._each_sink(lib.pln_reader_drain)
+
+    def end(self) -> None:
+        """Stops recording, drains, reports open ranges."""
+        if self.draining:
+            self._each_sink(lib.pln_reader_end)
+            self.draining = False
+
+    def _each_sink(self, call: Any) -> None:
+        if not self.draining:
+            return
+        sinks = [sink for _, sink in self._sinks.values()]
+        call(self._reader, ffi.new("struct pln_sink *[]", sinks), len(sinks))
+        for spool, sink in self._sinks.values():
+            if sink.error:
+                spool.fail(sink.error)
+
+    def records(self, session: int) -> int:
+        return int(self._sinks[session][1].records) if session in self._sinks else 0
+
+    def losses(self) -> list[tuple[str, int, int]]:
+        """(kind, tid, count) since recording began."""
+        losses = ffi.new("struct pln_loss[]", 64)
+        total = lib.pln_reader_losses(self._reader, losses, 64)
+        if total > 64:
+            losses = ffi.new("struct pln_loss[]", min(total, _MAX_LOSSES))
+            total = lib.pln_reader_losses(self._reader, losses, len(losses))
+        found = (losses[i] for i in range(min(total, len(losses))))
+        return [(_LOSS_KINDS.get(loss.kind, f"kind_{loss.kind}"), loss.tid, loss.count) for loss in found]
+
+    def close(self) -> None:
+        lib.pln_reader_close(self._reader)
+        self._reader = ffi.NULL

@@ -1,0 +1,146 @@
+"""Addresses to functions, while the process lives: kernel, native and Python."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pillion._native import ffi, lib
+from pillion_agent.process import Process
+
+# All symbol tables together. libtorch_cpu.so takes 8 MB, a job with CUDA about 40.
+_MAX_TABLE_BYTES = 64 << 20
+_NAME_BYTES = 1024
+_TRACING_FRAMES = 8  # bpf_prog_…_on_switch, bpf_trace_run4 and the like; the deepest seen was 4
+
+
+class Frame(NamedTuple):
+    """A line of a stack, as a spool's "frame" object says it."""
+
+    kind: str
+    name: str
+    file: str
+    line: int
+    module: str
+
+
+class _Demangler:
+    """C++ names through the C++ runtime's own __cxa_demangle; as they are where there is no C++ runtime."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None)
+        self._libc.free.argtypes = [ctypes.c_void_p]
+        self._demangle: Any = None
+        try:
+            self._demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+        except (OSError, AttributeError):
+            return
+        self._demangle.restype = ctypes.c_void_p
+        self._demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+
+    def __call__(self, name: bytes) -> str:
+        if self._demangle and name.startswith(b"_Z"):
+            text = self._demangle(name, None, None, None)
+            if text:
+                plain = ctypes.string_at(text).decode(errors="replace")
+                self._libc.free(text)
+                return plain
+        return name.decode(errors="replace")
+
+
+class _Tables:
+    """Symbol tables by file, shared by all processes that map it; the least recently used go first."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, path: Path, offset: int) -> bytes:
+        """The mangled name of the function at a file offset, empty where none is known."""
+        try:
+            status = path.stat()
+        except OSError:
+            return b""
+        key = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        if key not in self._tables:
+            self._open(key, path)
+        self._tables.move_to_end(key)
+        table = self._tables[key]
+        name = ffi.new("char[]", _NAME_BYTES)
+        return ffi.string(name) if table and lib.pln_symbols_find(table, offset, name, _NAME_BYTES) else b""
+
+    def _open(self, key: tuple[int, int, int], path: Path) -> None:
+        error = ffi.new("int *")
+        table = lib.pln_symbols_open(bytes(path), error)
+        self._tables[key] = table
+        if table:
+            self._bytes += lib.pln_symbols_bytes(table)
+        while self._bytes > _MAX_TABLE_BYTES and len(self._tables) > 1:
+            _, oldest = self._tables.popitem(last=False)
+            if oldest:
+                self._bytes -= lib.pln_symbols_bytes(oldest)
+                lib.pln_symbols_close(oldest)
+
+
+class Symbolizer:
+    """Resolves the frames of new stacks. One for the whole agent: what one session resolved serves the next."""
+
+    def __init__(self) -> None:
+        self._demangle = _Demangler()
+        self._tables = _Tables()
+        self._kernel: dict[int, Frame] = {}
+
+    def kernel(self, address: int) -> Frame:
+        if address not in self._kernel:
+            from bcc import BPF
+
+            name = BPF.ksym(address).decode(errors="replace")
+            self._kernel[address] = Frame("kernel", name, "", 0, "kernel")
+        return self._kernel[address]
+
+    def native(self, process: Process, address: int, leaf: bool) -> Frame | None:
+        """None where the process has no code at the address: what follows in the stack is no stack."""
+        if address in process.native_frames:
+            return process.native_frames[address]
+        mapping = process.code_mapping(address, time.monotonic_ns(), leaf)
+        if not mapping:
+            return None
+        module = mapping.path.rsplit("/", 1)[-1]
+        path = Path(f"/proc/{process.info.pid}/root{mapping.path}")
+        name = self._tables.find(path, address - mapping.start + mapping.offset)
+        frame = Frame("native", self._demangle(name) if name else f"[{module}]", "", 0, module)
+        process.native_frames[address] = frame
+        return frame
+
+    def stack(self, process: Process, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:
+        """A whole stack, leaf first: kernel, native, Python."""
+        frames = [self.kernel(address) for address in kernel]
+        frames = frames[_own_frames(frames) :]
+        for depth, address in enumerate(native):
+            found = self.native(process, address, leaf=depth == 0)
+            if not found:
+                break
+            frames.append(found)
+        frames.extend(self.python(process, packed) for packed in python)
+        return frames
+
+    def python(self, process: Process, packed: int) -> Frame:
+        """A frame as eBPF packs it: code object | instruction index << 48."""
+        if packed in process.python_frames:
+            return process.python_frames[packed]
+        code = process.python_code(packed & 0xFFFFFFFFFFFF)
+        frame = Frame("python", code.name, code.file, code.line(packed >> 48), "")
+        if code.file:
+            process.python_frames[packed] = frame
+        return frame
+
+
+def _own_frames(frames: list[Frame]) -> int:
+    """How many of the leaf-most kernel frames are our own tracing: a wait's stack begins at the scheduler."""
+    for index, frame in enumerate(frames[:_TRACING_FRAMES]):
+        if frame.name in ("__schedule", "schedule", "__traceiter_sched_switch"):
+            return index
+    return 0

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Function symbols of an ELF file, for the agent: which function holds this place of the file?
+ *
+ * The file may belong to anybody and may change while it is read, so nothing of it is mapped: a truncated mapping would
+ * kill the reader. Symbols are kept as 16 bytes each, names are read when asked for.
+ */
+#ifndef PILLION_SYMBOLS_H
+#define PILLION_SYMBOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+
+/* Returns NULL and sets *error (an errno; ENOEXEC: not a 64-bit little-endian ELF file). */
+struct pln_symbols *pln_symbols_open(const char *path, int *error);
+void pln_symbols_close(struct pln_symbols *symbols);
+
+size_t pln_symbols_bytes(const struct pln_symbols *symbols);
+
+/* The name of the function at file_offset, as the symbol table has it; false where no function is known. */
+int pln_symbols_find(const struct pln_symbols *symbols, uint64_t file_offset, char *name, size_t room);
+
+#pragma GCC visibility pop
+
+#endif

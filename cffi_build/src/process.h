@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of the producer's side share: the process's own region and the ring of the calling thread.
+ */
+#ifndef PLN_PROCESS_H
+#define PLN_PROCESS_H
+
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "pillion.h"
+#include "pillion_usdt.h"
+#include "range.h"
+
+#define PLN_LIKELY(x) __builtin_expect(!!(x), 1)
+#define PLN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define PLN_RING_MAX 65536
+#define PLN_DEPTH_MAX 65535 /* pln_range.depth has 16 bits */
+
+/* Error checking, so that a signal handler that lands in its own thread's critical section is told, not deadlocked. */
+#define PLN_MUTEX_INITIALIZER PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
+
+/* Written under pln_process_mutex before pln_recording is published; constant from then until a fork. */
+struct pln_process {
+    struct pln_region *region;
+    char *strings;
+    uint64_t header_bytes; /* mapped at region: the header and the string log */
+    uint64_t ring_stride;
+    uint64_t ring_mask;
+    int fd;
+    dev_t device; /* what fd was when we opened it */
+    ino_t inode;
+    int error; /* set once: recording is unavailable */
+    uint32_t generation;
+};
+
+extern struct pln_process pln_process;
+extern pthread_mutex_t pln_process_mutex;
+
+/* The region's recording word; before there is a region a constant 1, so that the first range takes the slow path that
+ * makes it; where there can be none a constant 0. Release store, pairs with pln_wanted(). */
+extern const uint32_t *pln_recording;
+
+/* eBPF finds the ring of a thread here, at region.tls_offset from the thread pointer. initial-exec makes that offset
+ * the same in every thread; eight bytes fit into the space that the loader keeps for late libraries. */
+extern __thread struct pln_ring *pln_ring __attribute__((tls_model("initial-exec")));
+
+/* The whole cost of a range that nobody wants. Acquire, pairs with the release store of pln_recording: whoever sees the
+ * region's word sees pln_process. The semaphore is changed by the kernel at any time. */
+static inline bool pln_wanted(void) {
+    const uint32_t *recording = __atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE);
+    return (__atomic_load_n(recording, __ATOMIC_RELAXED) |
+            __atomic_load_n(&PLN_SEMAPHORE(range), __ATOMIC_RELAXED)) != 0;
+}
+
+/* Counts so that a signal handler on the same thread cannot fall between load and store. Other threads only read. */
+static inline void pln_count(uint64_t *counter) {
+#if defined(__x86_64__)
+    __asm__("incq %0" : "+m"(*counter));
+#else
+    __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+#endif
+}
+
+static inline struct pln_open *pln_ring_open(struct pln_ring *ring) {
+    return (struct pln_open *)((char *)ring + PLN_OPEN_OFFSET);
+}
+
+static inline struct pln_range *pln_ring_records(struct pln_ring *ring) {
+    return (struct pln_range *)((char *)ring + PLN_RING_HEADER);
+}
+
+/* Open ranges beyond PLN_OPEN_MAX keep their seq in private memory that is mapped right behind the ring: enough to give
+ * their children a parent, at no cost to threads that never nest so deep. */
+#define PLN_DEEP_BYTES ((uint64_t)(PLN_DEPTH_MAX + 1) * sizeof(uint32_t))
+
+static inline uint32_t *pln_open_seq(struct pln_ring *ring, uint32_t depth) {
+    if (PLN_LIKELY(depth < PLN_OPEN_MAX))
+        return &pln_ring_open(ring)[depth].seq;
+    return (uint32_t *)((char *)ring + pln_process.ring_stride) + depth;
+}
+
+/* Drops the innermost entries that are closed already; returns the depth. Only the ring's own thread calls it.
+ * Release, pairs with the reader's acquire: entries below depth are whole. */
+static inline uint32_t pln_pop_closed(struct pln_ring *ring) {
+    uint32_t depth = ring->depth;
+    while (depth > 0 && __atomic_load_n(pln_open_seq(ring, depth - 1), __ATOMIC_RELAXED) == 0)
+        depth--;
+    if (depth != ring->depth)
+        __atomic_store_n(&ring->depth, depth, __ATOMIC_RELEASE);
+    return depth;
+}
+
+/* Closes an open range. True for exactly one caller, who reports it: its thread, another thread, a reader that ends
+ * its session. A full barrier, so that a reader who finds the entry closed sees the busy flag set before it. */
+static inline bool pln_close(struct pln_ring *ring, uint32_t depth, uint32_t seq) {
+    return __atomic_compare_exchange_n(pln_open_seq(ring, depth), &seq, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/* record.c. Writes a record or counts it as lost. */
+void pln_store(struct pln_ring *ring, const struct pln_range *record);
+void pln_lose(struct pln_ring *ring, uint32_t kind);
+
+/* region.c. Both for the growth of the memfd. */
+bool pln_region_fd_is_ours(void);
+int pln_region_grow(int fd, uint64_t size_bytes);
+
+/* thread.c. Gives the calling thread a ring, or counts a record as lost and returns NULL; NULL also if nobody wants
+ * it. */
+struct pln_ring *pln_ring_claim(void);
+
+/* Writes the thread's name into an entered ring, once a session. */
+void pln_thread_announce(struct pln_ring *ring);
+
+/* intern.c */
+int pln_strings_init(void);
+const char *pln_string(uint32_t id, size_t *size);
+
+/* Around a fork: prepare takes the locks, parent gives them back, forget starts the child afresh. */
+void pln_threads_forget(void);
+void pln_strings_prepare(void);
+void pln_strings_parent(void);
+void pln_strings_forget(void);
+void pln_self_prepare(void);
+void pln_self_parent(void);
+void pln_self_forget(void);
+
+/* announce.c. Tells an agent, if one listens. */
+void pln_announce(int fd, uint32_t pid);
+
+/* usdt.c */
+void pln_probe(const struct pln_range *record);
+
+#endif

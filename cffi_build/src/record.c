@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The record path: begin, end, mark. No malloc, no lock, no I/O, apart from a thread's first range and its first one in
+ * a session. One ring has one producer, so most stores here are plain; the order that matters is said where it matters.
+ */
+#include "process.h"
+
+#include <string.h>
+
+static uint32_t recording(void) {
+    return __atomic_load_n(__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
+}
+
+void pln_lose(struct pln_ring *ring, uint32_t kind) {
+    pln_count(&ring->emitted);
+    pln_count(&ring->lost[kind]);
+}
+
+/* Between enter and leave the ring is the caller's alone. Fails inside a signal handler that interrupted such a stretch,
+ * and counts the record as lost. */
+static bool enter(struct pln_ring *ring, uint32_t kind) {
+    if (PLN_UNLIKELY(ring->busy)) {
+        pln_lose(ring, kind);
+        return false;
+    }
+    /* Relaxed: for signal handlers program order is enough, and a reader looks after it lost to pln_close(). */
+    __atomic_store_n(&ring->busy, 1, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    if (PLN_UNLIKELY(ring->session != __atomic_load_n(&pln_process.region->session, __ATOMIC_RELAXED)))
+        pln_thread_announce(ring);
+    return true;
+}
+
+static void leave(struct pln_ring *ring) {
+    __atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE); /* pairs with the reader's acquire when it ends a session */
+}
+
+/* The consumer is late. If it is gone, stop: nobody will ever take these records. */
+static void check_lease(uint64_t now_ns) {
+    struct pln_region *region = pln_process.region;
+    if (now_ns > __atomic_load_n(&region->lease_ns, __ATOMIC_RELAXED) + PLN_LEASE_NS)
+        __atomic_store_n(&region->recording, 0, __ATOMIC_RELAXED);
+}
+
+void pln_store(struct pln_ring *ring, const struct pln_range *record) {
+    uint64_t head = ring->head;
+    uint64_t tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE); /* pairs with the release in drain.c: slots are free */
+    if (PLN_UNLIKELY(head - tail > pln_process.ring_mask)) {
+        pln_lose(ring, record->kind);
+        check_lease(record->end_ns);
+        return;
+    }
+    pln_count(&ring->emitted);
+    pln_ring_records(ring)[head & pln_process.ring_mask] = *record;
+    __atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
+}
+
+static struct pln_ring *ring_of_thread(void) {
+    struct pln_ring *ring = pln_ring;
+    return PLN_LIKELY(ring != NULL) ? ring : pln_ring_claim();
+}
+
+/* The entry is stored before depth says that it is there: eBPF on this thread and a reader on another trust depth. */
+static void publish(struct pln_ring *ring, uint32_t depth, const struct pln_token *token) {
+    if (PLN_LIKELY(depth < PLN_OPEN_MAX)) {
+        struct pln_open *open = &pln_ring_open(ring)[depth];
+        open->start_ns = token->start_ns;
+        open->name = token->name;
+    }
+    /* Release, so that who sees the seq sees its start and name. */
+    __atomic_store_n(pln_open_seq(ring, depth), token->seq, __ATOMIC_RELEASE);
+    __atomic_store_n(&ring->depth, depth + 1, __ATOMIC_RELEASE);
+}
+
+static void open_range(struct pln_ring *ring, struct pln_token *token) {
+    uint32_t depth = pln_pop_closed(ring);
+    if (PLN_UNLIKELY(depth > PLN_DEPTH_MAX)) {
+        pln_lose(ring, PLN_RANGE);
+        return;
+    }
+    ring->seq += ring->seq == UINT32_MAX ? 2 : 1; /* 0 means closed */
+    token->seq = ring->seq;
+    token->parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0;
+    token->depth = (uint16_t)depth;
+    token->tid = ring->tid;
+    token->generation = pln_process.generation;
+    token->recorded = recording();
+    token->ring = ring;
+    token->start_ns = pln_now_ns();
+    publish(ring, depth, token);
+}
+
+/* begin_wanted and end_begun are functions of their own so that a range nobody wants saves no registers. */
+static __attribute__((noinline)) void begin_wanted(struct pln_token *token, uint32_t name, uint32_t args,
+                                                   uint32_t source) {
+    struct pln_ring *ring = ring_of_thread();
+    if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_RANGE))
+        return;
+    token->name = name;
+    token->args = args;
+    token->source = (uint16_t)source;
+    open_range(ring, token);
+    leave(ring);
+}
+
+void pln_begin(struct pln_token *token, uint32_t name, uint32_t args, uint32_t source) {
+    token->ring = NULL;
+    if (PLN_UNLIKELY(pln_wanted()))
+        begin_wanted(token, name, args, source);
+}
+
+static void report(struct pln_ring *ring, const struct pln_token *token, uint64_t end_ns) {
+    struct pln_range range = {
+        .kind = PLN_RANGE,
+        .flags = ring->tid == token->tid ? 0 : PLN_ASYNC,
+        .tid = token->tid,
+        .start_ns = token->start_ns,
+        .end_ns = end_ns,
+        .name = token->name,
+        .args = token->args,
+        .seq = token->seq,
+        .parent = token->parent,
+        .depth = token->depth,
+        .source = token->source,
+        .end_tid = ring->tid,
+    };
+    if (PLN_LIKELY(token->recorded))
+        pln_store(ring, &range);
+    if (PLN_UNLIKELY(PLN_SEMAPHORE(range)))
+        pln_probe(&range);
+}
+
+/* No ring, or one that a signal handler interrupted: the range still leaves the stack of open ones. */
+static void end_unreported(struct pln_token *token) {
+    pln_close(token->ring, token->depth, token->seq);
+    token->ring = NULL;
+}
+
+/* Order: busy, depth, close, record. A reader that ends its session sees either the entry open, and closes it, or busy,
+ * and waits for the record; eBPF sees the enclosing range as soon as this one is not there any more. */
+static __attribute__((noinline)) void end_begun(struct pln_token *token) {
+    struct pln_ring *origin = token->ring;
+    if (PLN_UNLIKELY(token->generation != pln_process.generation)) {
+        token->ring = NULL;
+        return;
+    }
+    uint64_t end_ns = pln_now_ns();
+    struct pln_ring *ring = ring_of_thread();
+    if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_RANGE)) {
+        end_unreported(token);
+        return;
+    }
+    if (PLN_LIKELY(ring == origin && ring->depth == token->depth + 1u &&
+                   *pln_open_seq(ring, token->depth) == token->seq))
+        __atomic_store_n(&ring->depth, token->depth, __ATOMIC_RELEASE); /* pairs with the reader's acquire */
+    if (PLN_LIKELY(pln_close(origin, token->depth, token->seq)))
+        report(ring, token, end_ns);
+    pln_pop_closed(ring);
+    token->ring = NULL;
+    leave(ring);
+}
+
+void pln_end(struct pln_token *token) {
+    if (PLN_UNLIKELY(token->ring != NULL))
+        end_begun(token);
+}
+
+void pln_mark(uint32_t name, uint64_t value) {
+    if (PLN_LIKELY(!pln_wanted() && !PLN_SEMAPHORE(mark)))
+        return;
+    struct pln_ring *ring = ring_of_thread();
+    if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_MARK))
+        return;
+    uint32_t depth = pln_pop_closed(ring);
+    uint64_t now_ns = pln_now_ns();
+    struct pln_range mark = {
+        .kind = PLN_MARK,
+        .tid = ring->tid,
+        .start_ns = now_ns,
+        .end_ns = now_ns,
+        .name = name,
+        .parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0,
+        .depth = (uint16_t)depth,
+        .source = PLN_SOURCE_C,
+        .end_tid = ring->tid,
+        .value = value,
+    };
+    if (recording())
+        pln_store(ring, &mark);
+    pln_probe(&mark);
+    leave(ring);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A reader from inside. Whatever lies in the mapping is the job's to change at any moment: load a counter once, check
+ * the copy, use the copy.
+ */
+#ifndef PLN_REGION_READER_H
+#define PLN_REGION_READER_H
+
+#include "reader.h"
+
+struct ring_reader {
+    struct pln_ring *ring; /* mapped */
+    uint64_t tail;         /* ours; the one in the ring is only for the producer to see */
+    uint64_t head;         /* as of the drain in progress */
+    uint64_t lost_before[PLN_KINDS];
+};
+
+struct pln_reader {
+    struct pln_region geometry; /* the checked copy */
+    struct pln_region *region;  /* mapped: header and string log */
+    struct ring_reader *rings;
+    uint32_t ring_count; /* mapped so far */
+    uint32_t ring_room;
+    int fd;
+    uint32_t pid; /* for the blocks */
+    uint32_t number;
+
+    uint32_t consumer_pid; /* 0: no session */
+    uint64_t session_start_ns;
+    uint64_t lost_threads_before;
+    uint64_t lost_strings_before;
+    uint64_t corrupt;
+    uint64_t stalled;
+    unsigned fill_percent;
+};
+
+/* region_reader.c: maps the rings that have appeared. */
+void pln_reader_map_rings(struct pln_reader *reader);
+
+/* drain.c */
+int64_t pln_reader_copy(struct pln_reader *reader, struct pln_sink **sinks, unsigned count);
+void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, unsigned record_count,
+                      struct pln_sink **sinks, unsigned count);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Being a region's consumer: taking it, keeping it, letting it go, and what was lost meanwhile.
+ */
+#define _GNU_SOURCE
+#include "region_reader.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define STRAGGLERS_NS 20000000 /* how long the end of a session waits for producers in the middle of a record */
+
+/* A pid means something only to a consumer of the same kind: an agent and a job may see different pid namespaces. */
+static bool is_gone(const struct pln_region *region, uint32_t pid, uint32_t kind, uint64_t now_ns) {
+    uint64_t lease_ns = __atomic_load_n(&region->lease_ns, __ATOMIC_RELAXED);
+    if (pid == 0 || now_ns > lease_ns + PLN_LEASE_NS)
+        return true;
+    return __atomic_load_n(&region->consumer_kind, __ATOMIC_RELAXED) == kind && pid <= INT32_MAX &&
+           kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static void start_ring(struct ring_reader *ring, bool from_creation, uint64_t capacity) {
+    ring->head = __atomic_load_n(&ring->ring->head, __ATOMIC_ACQUIRE); /* pairs with the release in record.c */
+    ring->tail = from_creation && ring->head <= capacity ? 0 : ring->head;
+    __atomic_store_n(&ring->ring->tail, ring->tail, __ATOMIC_RELEASE); /* pairs with the acquire in record.c */
+    for (unsigned kind = 0; kind < PLN_KINDS; kind++)
+        ring->lost_before[kind] = from_creation ? 0 : __atomic_load_n(&ring->ring->lost[kind], __ATOMIC_RELAXED);
+}
+
+int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind) {
+    struct pln_region *region = reader->region;
+    uint64_t now_ns = pln_now_ns();
+    uint32_t self = (uint32_t)getpid();
+    uint32_t previous = __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED);
+    if (!is_gone(region, previous, consumer_kind, now_ns))
+        return -EBUSY;
+    /* Acquire, pairs with the release in pln_reader_end(): the last consumer's tails come before ours. */
+    if (!__atomic_compare_exchange_n(&region->consumer_pid, &previous, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return -EBUSY;
+
+    bool from_creation = previous == 0 && __atomic_load_n(&region->recording, __ATOMIC_RELAXED) != 0;
+    reader->consumer_pid = self;
+    reader->session_start_ns = from_creation ? 0 : now_ns;
+    reader->corrupt = reader->stalled = 0;
+    reader->lost_threads_before = from_creation ? 0 : __atomic_load_n(&region->lost_threads, __ATOMIC_RELAXED);
+    reader->lost_strings_before = from_creation ? 0 : __atomic_load_n(&region->lost_strings, __ATOMIC_RELAXED);
+    __atomic_store_n(&region->consumer_kind, consumer_kind, __ATOMIC_RELAXED);
+    __atomic_store_n(&region->lease_ns, now_ns, __ATOMIC_RELAXED);
+    if (!from_creation)
+        __atomic_fetch_add(&region->session, 1, __ATOMIC_RELAXED);
+    pln_reader_map_rings(reader);
+    for (uint32_t i = 0; i < reader->ring_count; i++)
+        start_ring(&reader->rings[i], from_creation, reader->geometry.ring_records);
+    __atomic_store_n(&region->recording, 1, __ATOMIC_RELEASE); /* what is above is in place before records come */
+    return 0;
+}
+
+int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned count) {
+    struct pln_region *region = reader->region;
+    if (reader->consumer_pid == 0 ||
+        __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED) != reader->consumer_pid)
+        return -ESTALE;
+    __atomic_store_n(&region->lease_ns, pln_now_ns(), __ATOMIC_RELAXED);
+    if (__atomic_exchange_n(&region->recording, 1, __ATOMIC_RELAXED) == 0)
+        reader->stalled++;
+    return pln_reader_copy(reader, sinks, count);
+}
+
+/* Takes the open ranges of a ring that its thread has not ended, as records. */
+static unsigned close_open(const struct pln_reader *reader, struct ring_reader *reading, uint64_t now_ns,
+                           struct pln_range *records) {
+    struct pln_ring *ring = reading->ring;
+    struct pln_open *open = (struct pln_open *)((char *)ring + PLN_OPEN_OFFSET);
+    /* Acquire, pairs with the release in record.c: entries below depth are whole. */
+    uint32_t depth = __atomic_load_n(&ring->depth, __ATOMIC_ACQUIRE);
+    uint32_t tid = __atomic_load_n(&ring->tid, __ATOMIC_RELAXED);
+    uint32_t parent = 0;
+    unsigned count = 0;
+    if (depth > PLN_OPEN_MAX)
+        depth = PLN_OPEN_MAX;
+    for (uint32_t i = 0; i < depth; i++) {
+        uint32_t seq = __atomic_load_n(&open[i].seq, __ATOMIC_ACQUIRE); /* pairs with the release in record.c */
+        struct pln_range range = {
+            .kind = PLN_RANGE,
+            .flags = PLN_UNFINISHED,
+            .tid = tid,
+            .start_ns = __atomic_load_n(&open[i].start_ns, __ATOMIC_RELAXED),
+            .end_ns = now_ns,
+            .name = __atomic_load_n(&open[i].name, __ATOMIC_RELAXED),
+            .seq = seq,
+            .parent = parent,
+            .depth = (uint16_t)i,
+            .end_tid = tid,
+        };
+        parent = seq != 0 ? seq : parent;
+        if (seq == 0 || range.start_ns < reader->session_start_ns || range.start_ns > now_ns)
+            continue;
+        /* Whoever closes it reports it: the other half of pln_close() in process.h. */
+        if (__atomic_compare_exchange_n(&open[i].seq, &seq, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            records[count++] = range;
+    }
+    return count;
+}
+
+/* Waits, not for ever, until no producer is between closing a range and writing it. */
+static void await_stragglers(const struct pln_reader *reader, uint64_t deadline_ns) {
+    const struct timespec pause = {.tv_nsec = 50000};
+    for (uint32_t i = 0; i < reader->ring_count; i++)
+        /* Acquire, pairs with the release in leave() in record.c. */
+        while (__atomic_load_n(&reader->rings[i].ring->busy, __ATOMIC_ACQUIRE) != 0 &&
+               pln_now_ns() < deadline_ns)
+            nanosleep(&pause, NULL);
+}
+
+void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count) {
+    struct pln_region *region = reader->region;
+    if (pln_reader_drain(reader, sinks, count) < 0)
+        return;
+    uint64_t now_ns = pln_now_ns();
+    __atomic_store_n(&region->recording, 0, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < reader->ring_count; i++) {
+        struct pln_range records[PLN_OPEN_MAX];
+        unsigned open = close_open(reader, &reader->rings[i], now_ns, records);
+        pln_reader_write(reader, records, open, sinks, count);
+    }
+    await_stragglers(reader, now_ns + STRAGGLERS_NS);
+    pln_reader_copy(reader, sinks, count);
+    reader->consumer_pid = 0;
+    __atomic_store_n(&region->consumer_pid, 0, __ATOMIC_RELEASE); /* pairs with the acquire in pln_reader_begin() */
+}
+
+struct loss_list {
+    struct pln_loss *losses;
+    unsigned max;
+    unsigned count;
+};
+
+static void add_loss(struct loss_list *list, uint32_t kind, uint32_t tid, uint64_t count) {
+    if (count == 0)
+        return;
+    if (list->count < list->max)
+        list->losses[list->count] = (struct pln_loss){kind, tid, count};
+    list->count++;
+}
+
+unsigned pln_reader_losses(const pln_reader *reader, struct pln_loss *losses, unsigned max) {
+    struct loss_list list = {losses, max, 0};
+    for (uint32_t i = 0; i < reader->ring_count; i++) {
+        const struct ring_reader *ring = &reader->rings[i];
+        uint32_t tid = __atomic_load_n(&ring->ring->tid, __ATOMIC_RELAXED);
+        for (uint32_t kind = 0; kind < PLN_KINDS; kind++)
+            add_loss(&list, kind, tid,
+                     __atomic_load_n(&ring->ring->lost[kind], __ATOMIC_RELAXED) - ring->lost_before[kind]);
+    }
+    const struct pln_region *region = reader->region;
+    add_loss(&list, PLN_LOSS_THREADS, 0,
+             __atomic_load_n(&region->lost_threads, __ATOMIC_RELAXED) - reader->lost_threads_before);
+    add_loss(&list, PLN_LOSS_STRINGS, 0,
+             __atomic_load_n(&region->lost_strings, __ATOMIC_RELAXED) - reader->lost_strings_before);
+    add_loss(&list, PLN_LOSS_CORRUPT, 0, reader->corrupt);
+    add_loss(&list, PLN_LOSS_STALLED, 0, reader->stalled);
+    return list.count;
+}
+
+unsigned pln_reader_fill(const pln_reader *reader) {
+    return reader->fill_percent;
+}

@@ -1,0 +1,157 @@
+#define _GNU_SOURCE
+#include "symbols.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_SEGMENTS 64
+#define MAX_SECTIONS 4096
+#define MAX_SYMBOLS (1u << 24) /* libtorch_cpu.so has 0.4 million, a debug build of chromium 3 million */
+#define CHUNK 4096             /* symbols per read */
+
+struct symbol {
+    uint64_t address;
+    uint32_t size;
+    uint32_t name; /* offset in the table's string section */
+};
+
+struct pln_symbols {
+    int fd;
+    uint64_t names_offset;
+    uint64_t names_size;
+    Elf64_Phdr segments[MAX_SEGMENTS];
+    unsigned segment_count;
+    struct symbol *symbols; /* ascending by address */
+    size_t count;
+};
+
+static bool read_at(int fd, void *into, size_t size, uint64_t offset) {
+    return offset <= INT64_MAX && pread(fd, into, size, (off_t)offset) == (ssize_t)size;
+}
+
+static int by_address(const void *left, const void *right) {
+    const struct symbol *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+static bool is_function(const Elf64_Sym *symbol) {
+    unsigned type = ELF64_ST_TYPE(symbol->st_info);
+    return (type == STT_FUNC || type == STT_GNU_IFUNC) && symbol->st_shndx != SHN_UNDEF && symbol->st_value;
+}
+
+static int load_table(struct pln_symbols *file, const Elf64_Shdr *table, const Elf64_Shdr *names) {
+    size_t total = table->sh_size / sizeof(Elf64_Sym);
+    if (!total || total > MAX_SYMBOLS) return ENOEXEC;
+    Elf64_Sym *chunk = malloc(CHUNK * sizeof *chunk);
+    struct symbol *symbols = malloc(total * sizeof *symbols);
+    size_t count = 0;
+    for (size_t at = 0; chunk && symbols && at < total; at += CHUNK) {
+        size_t n = total - at < CHUNK ? total - at : CHUNK;
+        if (!read_at(file->fd, chunk, n * sizeof *chunk, table->sh_offset + at * sizeof *chunk)) break;
+        for (size_t i = 0; i < n; i++) {
+            if (!is_function(&chunk[i])) continue;
+            uint32_t size = chunk[i].st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)chunk[i].st_size;
+            symbols[count++] = (struct symbol){chunk[i].st_value, size, chunk[i].st_name};
+        }
+    }
+    free(chunk);
+    if (!symbols) return ENOMEM;
+    qsort(symbols, count, sizeof *symbols, by_address);
+    struct symbol *fitted = realloc(symbols, (count ? count : 1) * sizeof *symbols);
+    file->symbols = fitted ? fitted : symbols;
+    file->count = count;
+    file->names_offset = names->sh_offset;
+    file->names_size = names->sh_size;
+    return 0;
+}
+
+/* .symtab where the file has one, since it names static functions too; .dynsym otherwise. */
+static int load(struct pln_symbols *file) {
+    Elf64_Ehdr header;
+    if (!read_at(file->fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB)
+        return ENOEXEC;
+    for (unsigned i = 0; i < header.e_phnum && file->segment_count < MAX_SEGMENTS; i++) {
+        Elf64_Phdr *segment = &file->segments[file->segment_count];
+        if (!read_at(file->fd, segment, sizeof *segment, header.e_phoff + i * sizeof *segment)) return ENOEXEC;
+        if (segment->p_type == PT_LOAD) file->segment_count++;
+    }
+    if (!header.e_shnum || header.e_shnum > MAX_SECTIONS) return ENOEXEC;
+    Elf64_Shdr *sections = malloc(header.e_shnum * sizeof *sections);
+    if (!sections) return ENOMEM;
+    int result = ENOEXEC;
+    if (read_at(file->fd, sections, header.e_shnum * sizeof *sections, header.e_shoff)) {
+        const Elf64_Shdr *best = NULL;
+        for (unsigned i = 0; i < header.e_shnum; i++)
+            if ((sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !best)) &&
+                sections[i].sh_link < header.e_shnum)
+                best = &sections[i];
+        if (best) result = load_table(file, best, &sections[best->sh_link]);
+    }
+    free(sections);
+    return result;
+}
+
+struct pln_symbols *pln_symbols_open(const char *path, int *error) {
+    struct pln_symbols *file = calloc(1, sizeof *file);
+    if (!file) {
+        *error = ENOMEM;
+        return NULL;
+    }
+    /* O_NONBLOCK: a fifo under this name must not stop the agent. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    if (file->fd < 0 || fstat(file->fd, &status))
+        *error = errno;
+    else
+        *error = S_ISREG(status.st_mode) ? load(file) : ENOEXEC;
+    if (!*error) return file;
+    pln_symbols_close(file);
+    return NULL;
+}
+
+void pln_symbols_close(struct pln_symbols *file) {
+    if (!file) return;
+    if (file->fd >= 0) close(file->fd);
+    free(file->symbols);
+    free(file);
+}
+
+size_t pln_symbols_bytes(const struct pln_symbols *file) { return sizeof *file + file->count * sizeof *file->symbols; }
+
+static uint64_t address_of(const struct pln_symbols *file, uint64_t offset) {
+    for (unsigned i = 0; i < file->segment_count; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+        if (offset >= segment->p_offset && offset - segment->p_offset < segment->p_filesz)
+            return offset - segment->p_offset + segment->p_vaddr;
+    }
+    return 0;
+}
+
+int pln_symbols_find(const struct pln_symbols *file, uint64_t file_offset, char *name, size_t room) {
+    uint64_t address = address_of(file, file_offset);
+    size_t low = 0, high = file->count;
+    while (low < high) { /* first symbol beyond the address */
+        size_t middle = low + (high - low) / 2;
+        if (file->symbols[middle].address <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low || !room) return false;
+    const struct symbol *symbol = &file->symbols[low - 1];
+    /* Assembly often states no size; then the symbol reaches to the next one. */
+    if (symbol->size && address - symbol->address >= symbol->size) return false;
+    if (symbol->name >= file->names_size) return false;
+    size_t wanted = file->names_size - symbol->name < room - 1 ? file->names_size - symbol->name : room - 1;
+    ssize_t got = pread(file->fd, name, wanted, (off_t)(file->names_offset + symbol->name));
+    if (got <= 0) return false;
+    name[got] = 0;
+    return name[0] != 0;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
+ *
+ * What the eBPF programs put into their ring buffer. Only the agent's reader (cffi_build/src/kernel_ring.c) and the
+ * programs see it: it never reaches a file. A sample's or wait's first 64 bytes are the pln_sample of the spool.
+ */
+#ifndef PILLION_KERNEL_EVENT_H
+#define PILLION_KERNEL_EVENT_H
+
+#include "pillion.h"
+
+#define PLN_KERNEL_FRAMES 48 /* the deepest kernel stack of a torch job measured here has 31 frames */
+#define PLN_NATIVE_FRAMES 64
+#define PLN_PYTHON_FRAMES 96 /* 96 × 8 bytes: a training step in torch is 25 to 40 deep */
+#define PLN_STACK_FRAMES 208 /* the sum */
+
+/* pln_event.sample.kind, besides PLN_SAMPLE and PLN_WAIT */
+#define PLN_EVENT_FORK 32        /* pid: the child; waker_pid: the parent */
+#define PLN_EVENT_EXEC 33
+#define PLN_EVENT_EXIT 34        /* the process's main thread ended */
+#define PLN_EVENT_THREAD_EXIT 35 /* frames[]: a pln_thread_time */
+#define PLN_EVENT_RANGE 36       /* frames[]: a pln_range, from the USDT probe "range" */
+#define PLN_EVENT_NAME 37        /* frames[]: the text of string range_name, weight_ns bytes */
+
+#define PLN_NAME_TEXT 512 /* bytes of a range's name that the USDT transport carries */
+
+struct pln_event {
+    struct pln_sample sample;
+    uint64_t sessions; /* bit per session that wants it */
+    uint16_t n_kernel;
+    uint16_t n_native;
+    uint16_t n_python;
+    uint16_t reserved;
+    /* Kernel frames at 0, native at PLN_KERNEL_FRAMES, Python behind the native ones: the last section is the only
+     * one of variable length. A Python frame is code object | instruction index << 48. */
+    uint64_t frames[PLN_STACK_FRAMES];
+};
+
+/* Exact times of a thread, kept at every context switch. */
+struct pln_thread_time {
+    uint64_t first_ns; /* since when it was observed */
+    uint64_t since_ns; /* when the current state began */
+    uint64_t on_cpu_ns;
+    uint64_t off_cpu_ns;
+    uint64_t runnable_ns; /* the part of off_cpu_ns that it waited for a CPU */
+    uint64_t woken_ns;    /* in a wait: when it became runnable, 0 for not yet */
+    uint32_t switches;
+    uint32_t pid;
+    uint32_t state; /* PLN_THREAD_* */
+    uint32_t reserved;
+    char comm[16];
+};
+
+#define PLN_THREAD_ON 1
+#define PLN_THREAD_OFF 2
+
+/* What the map "threads" holds: the thread's times and the wait it is in, built at switch-out and sent at switch-in
+ * if it turned out long enough. */
+struct pln_thread {
+    struct pln_thread_time time;
+    struct pln_event wait;
+};
+
+/* What the map "targets" holds, by host pid. The agent writes it, fork copies it. */
+struct pln_target {
+    uint64_t sessions;    /* bit per session that records this process */
+    uint64_t follow;      /* those of them that also record its children */
+    uint64_t start_ns;    /* when it became a target: threads found running had run since then */
+    uint64_t tss_key;     /* address of CPython's Py_tss_t autoTSSkey, 0: not CPython, or not yet known */
+    int64_t tls_offset;   /* thread pointer + this holds the thread's pln_ring *, 0: no region */
+    uint32_t tss_offset;  /* from the thread pointer to pthread's first block of thread-specific data */
+    uint32_t python;      /* index of the walker, PLN_PYTHON_* */
+    uint32_t wakeups;     /* events that still wake the agent at once: a new process may not live long */
+    uint32_t reserved;
+};
+
+#define PLN_PYTHON_NONE 0
+#define PLN_PYTHON_311 1
+
+/* What the array "settings" holds, one element. */
+struct pln_settings {
+    uint64_t wait_threshold_ns; /* the lowest of all sessions */
+    uint64_t usdt_sessions;
+};
+
+/* The per-CPU array "counts": events by fate, for the losses. */
+#define PLN_COUNT_LOST_SAMPLES 0 /* the ring buffer was full */
+#define PLN_COUNT_LOST_WAITS 1
+#define PLN_COUNT_LOST_OTHER 2   /* lifecycle and USDT events */
+#define PLN_COUNT_LOST_THREADS 3 /* the map "threads" was full */
+#define PLN_COUNTS 4
+
+#if !defined(__BPF__) && !defined(__bpf__)
+PLN_ASSERT(sizeof(struct pln_event) == 80 + 8 * PLN_STACK_FRAMES, "no padding: the programs send a prefix of it");
+PLN_ASSERT(PLN_STACK_FRAMES == PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + PLN_PYTHON_FRAMES, "sections fill frames[]");
+#endif
+
+#endif
