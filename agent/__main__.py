@@ -15,9 +15,13 @@ from pillion_agent.errors import AgentError
 def main() -> int:
     parser = argparse.ArgumentParser(prog="pillion_agent", description=__doc__)
     parser.add_argument("--socket-dir", type=Path, default=Path(os.environ.get("PILLION_SOCKET", "/run/pillion")))
-    parser.add_argument("--ready-fd", type=int, help="write one JSON line here once the socket listens, or why it does not")
+    parser.add_argument(
+        "--ready-fd", type=int, help="write one JSON line here once the socket listens, or why it does not"
+    )
     parser.add_argument("--idle-exit", action="store_true", help="exit when the last session has ended")
-    parser.add_argument("--self-test", action="store_true", help="try everything that recording needs; print a JSON list")
+    parser.add_argument(
+        "--self-test", action="store_true", help="try everything that recording needs; print a JSON list"
+    )
     args = parser.parse_args()
     if args.self_test:
         from pillion_agent.self_test import run_checks

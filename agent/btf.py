@@ -1,8 +1,8 @@
 """Where the running kernel keeps the fields that the eBPF programs read: offsets from BTF.
 
-The layout of BTF is Documentation/bpf/btf.rst of the Linux source. vmlinux holds about 150,000 types, and walking them in
-Python takes a third of a second; the agent wants five fields. So a struct is found by its name: the offset of the name in the
-string section, then the four bytes of that offset in the type section.
+The layout of BTF is Documentation/bpf/btf.rst of the Linux source. vmlinux holds about 150,000 types, and walking
+them in Python takes a third of a second; the agent wants five fields. So a struct is found by its name: the offset of
+the name in the string section, then the four bytes of that offset in the type section.
 """
 
 from __future__ import annotations
@@ -34,21 +34,16 @@ class BTF:
         self._types = data[header + type_off : header + type_off + type_len]
         self._strings = data[header + str_off : header + str_off + str_len]
 
-    def member_offset(self, struct_name: str, *path: str) -> int:
-        """Offset in bytes of a member, ``member_offset("task_struct", "thread", "fsbase")`` where the struct of an inner member is
-        called ``<member>_struct`` as the kernel's are.
+    def member_offset(self, struct_name: str, member: str) -> int:
+        """Offset of a direct member in bytes.
 
         Raises:
             KeyError: no such struct or member.
         """
-        offset = 0
-        for member in path:
-            members = self._members(struct_name)
-            if member not in members:
-                raise KeyError(f"struct {struct_name} has no member {member}")
-            offset += members[member]
-            struct_name = f"{member}_struct"
-        return offset
+        members = self._members(struct_name)
+        if member not in members:
+            raise KeyError(f"struct {struct_name} has no member {member}")
+        return members[member]
 
     def _name(self, offset: int) -> str:
         end = self._strings.find(b"\0", offset)

@@ -1,7 +1,8 @@
 """The few things that the agent needs from a 64-bit little-endian ELF file: segments, sections, one dynamic symbol.
 
-The layouts are the System V gABI's. The file may belong to anybody and change while it is read: it is never mapped, every
-size is bounded, and damage is a ValueError. Function symbols by the million are the business of cffi_build/src/symbols.c.
+The layouts are the System V gABI's. The file may belong to anybody and change while it is read: it is never mapped,
+every size is bounded, and damage is a ValueError. Function symbols by the million are the business of
+cffi_build/src/symbols.c.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class ELF:
     def __enter__(self) -> ELF:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         os.close(self._fd)
 
     def _read(self, offset: int, size: int) -> bytes:

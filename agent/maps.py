@@ -8,6 +8,8 @@ from typing import Any
 
 from pillion._native import ffi
 
+_BPF_ANY, _BPF_EXIST = 0, 2
+
 
 def _pointer(data: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p(int(ffi.cast("uintptr_t", data)))
@@ -39,8 +41,15 @@ class Map:
 
     def put(self, key: int, value: Any) -> bool:
         """False when the map is full."""
+        return self._update(key, value, _BPF_ANY)
+
+    def replace(self, key: int, value: Any) -> bool:
+        """False when there is no such key: an eBPF program may have deleted it since it was read."""
+        return self._update(key, value, _BPF_EXIST)
+
+    def _update(self, key: int, value: Any, flags: int) -> bool:
         where = ffi.new(self._key_type, key)
-        return not self._lib.bpf_update_elem(self.fd, _pointer(where), _pointer(value), 0)
+        return not self._lib.bpf_update_elem(self.fd, _pointer(where), _pointer(value), flags)
 
     def delete(self, key: int) -> None:
         where = ffi.new(self._key_type, key)

@@ -58,7 +58,11 @@ class Process:
 
     def look_for_python(self, now_ns: int) -> bool:
         """Looks when it is time to; True when something was learnt."""
-        if self.interpreter or self._looks >= len(_LOOK_AGAIN_NS) or now_ns - self._since_ns < _LOOK_AGAIN_NS[self._looks]:
+        if (
+            self.interpreter
+            or self._looks >= len(_LOOK_AGAIN_NS)
+            or now_ns - self._since_ns < _LOOK_AGAIN_NS[self._looks]
+        ):
             return False
         self._looks += 1
         try:
@@ -85,8 +89,9 @@ class Process:
     def code_mapping(self, address: int, now_ns: int, leaf: bool) -> Mapping | None:
         """The executable file mapping at an address.
 
-        Only an instruction pointer (the leaf) that is in no known mapping says that a library was loaded since; the mappings are
-        then read again. An unknown return address is mostly no address at all: code without frame pointers.
+        Only an instruction pointer (the leaf) that is in no known mapping says that a library was loaded since; the
+        mappings are then read again. An unknown return address is mostly no address at all: code without frame
+        pointers.
         """
         found = self._find(address)
         if not found and leaf and now_ns >= self._read_again_ns:

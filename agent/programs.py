@@ -36,7 +36,6 @@ _RAW_TRACEPOINTS = {
     "sched_process_exec": "on_exec",
     "sched_process_exit": "on_exit",
 }
-_TLS_MEMBER = {"x86_64": ("thread", "fsbase"), "aarch64": ("thread", "uw", "tp_value")}
 
 
 def _kernel_release() -> tuple[int, int]:
@@ -49,17 +48,19 @@ def _task_defines(btf: BTF) -> dict[str, str]:
     machine = platform.machine()
     if machine != "x86_64":
         raise AgentError("cannot sample here", f"no register layout for {machine}", "run on x86-64", code=3)
+    task = partial(btf.member_offset, "task_struct")
     defines = {
-        "TASK_PID": str(btf.member_offset("task_struct", "pid")),
-        "TASK_TGID": str(btf.member_offset("task_struct", "tgid")),
-        "TASK_COMM": str(btf.member_offset("task_struct", "comm")),
-        "TASK_TLS": str(btf.member_offset("task_struct", *_TLS_MEMBER[machine])),
+        "TASK_PID": str(task("pid")),
+        "TASK_TGID": str(task("tgid")),
+        "TASK_COMM": str(task("comm")),
+        "TASK_TLS": str(task("thread") + btf.member_offset("thread_struct", "fsbase")),
+        "TASK_RUNTIME": str(task("se") + btf.member_offset("sched_entity", "sum_exec_runtime")),
     }
     if _kernel_release() >= (5, 18):  # the tracepoint hands the state over since then
         defines["TASK_STATE(ctx,prev)"] = "((u32)((struct bpf_raw_tracepoint_args*)(ctx))->args[3])"
     else:
         member = "__state" if _kernel_release() >= (5, 14) else "state"
-        defines["TASK_STATE(ctx,prev)"] = f"task_field(prev,{btf.member_offset('task_struct', member)})"
+        defines["TASK_STATE(ctx,prev)"] = f"task_field(prev,{task(member)})"
     return defines
 
 
@@ -70,7 +71,11 @@ def _compile(defines: dict[str, str], debug: int = 0) -> Any:
 
     text = "".join(f'#line 1 "{name}"\n{(PROBES / name).read_text()}' for name in SOURCES)
     flags = [f"-D{name}={value}" for name, value in defines.items()]
-    return BPF(text=text, cflags=[*flags, f"-I{PROBES}", "-D__BPF__", f"-D__TARGET_ARCH_{platform.machine()}", "-Wno-macro-redefined"], debug=debug)
+    return BPF(
+        text=text,
+        cflags=[*flags, f"-I{PROBES}", "-D__BPF__", f"-D__TARGET_ARCH_{platform.machine()}", "-Wno-macro-redefined"],
+        debug=debug,
+    )
 
 
 class Programs:
@@ -89,7 +94,10 @@ class Programs:
             defines = _task_defines(BTF())
         except OSError as error:
             raise AgentError(
-                "cannot load eBPF programs", f"no BTF: {error}", "use a kernel built with CONFIG_DEBUG_INFO_BTF=y", code=3
+                "cannot load eBPF programs",
+                f"no BTF: {error}",
+                "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+                code=3,
             ) from error
         defines["EVENT_PAGES"] = str(EVENT_PAGES)
         defines["RING_DEPTH"] = str(ring.fields["depth"][1])
@@ -99,7 +107,9 @@ class Programs:
         try:
             self.bpf = _compile(defines)
         except ImportError as error:
-            raise AgentError("cannot load eBPF programs", f"no bcc: {error}", "apt install python3-bpfcc", code=3) from error
+            raise AgentError(
+                "cannot load eBPF programs", f"no bcc: {error}", "apt install python3-bpfcc", code=3
+            ) from error
         except Exception as error:  # bcc raises bare Exceptions
             raise AgentError("cannot compile eBPF programs", str(error), "run `pillion doctor`", code=3) from error
         self._range_probe = range_probe
@@ -110,11 +120,13 @@ class Programs:
         from bcc import BPF
 
         kinds = {"on_clock": BPF.PERF_EVENT, "on_usdt_range": BPF.KPROBE}
-        kinds |= {name: BPF.RAW_TRACEPOINT for name in _RAW_TRACEPOINTS.values()}
+        kinds |= dict.fromkeys(_RAW_TRACEPOINTS.values(), BPF.RAW_TRACEPOINT)
         try:
             return {name: self.bpf.load_func(name, kind).fd for name, kind in kinds.items()}
         except Exception as error:
-            raise AgentError("the kernel refused an eBPF program", str(error), "run `pillion doctor`", code=3) from error
+            raise AgentError(
+                "the kernel refused an eBPF program", str(error), "run `pillion doctor`", code=3
+            ) from error
 
     def attach_scheduler(self) -> list[int]:
         """Attaches switches, wakeups, forks, execs and exits; returns the descriptors to close."""
@@ -142,7 +154,9 @@ class Programs:
             if fd < 0:
                 _close(attached)
                 reason = os.strerror(ctypes.get_errno())
-                raise AgentError("cannot sample", f"perf_event_open on CPU {cpu}: {reason}", "run `pillion doctor`", code=3)
+                raise AgentError(
+                    "cannot sample", f"perf_event_open on CPU {cpu}: {reason}", "run `pillion doctor`", code=3
+                )
             attached.append(fd)
         return attached
 

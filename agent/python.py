@@ -20,6 +20,7 @@ from pillion_agent.procfs import Mapping, read_mappings
 _BINARY = re.compile(r"/(?:lib)?python(3\.\d+)[^/]*$")
 _MAX_NAME = 4096  # code points of a name or path
 _MAX_LINE_TABLE = 1 << 20  # bytes
+_ADDRESS_END = 1 << 47  # of user space on x86-64
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,9 @@ class Interpreter:
             self._memory = -1
 
     def read(self, address: int, size: int) -> bytes:
+        """Raises OSError where the process has no such memory: an address is whatever the job's memory held."""
+        if not 0 < address < _ADDRESS_END:
+            raise OSError("not a user address")
         data = os.pread(self._memory, size, address)
         if len(data) != size:
             raise OSError("short read")
@@ -127,8 +131,8 @@ class Interpreter:
     def tss_offset(self) -> int:
         """From the thread pointer to pthread's first block of thread-specific data.
 
-        Found, not assumed: a thread state knows its thread pointer (pthread_self()), and the block holds the thread state's
-        address under the key. 0 while the interpreter has not started.
+        Found, not assumed: a thread state knows its thread pointer (pthread_self()), and the block holds the thread
+        state's address under the key. 0 while the interpreter has not started.
         """
         assert self.layout
         try:
@@ -145,7 +149,7 @@ class Interpreter:
         expected = GLIBC_TSS_OFFSET + 16 * key + 8
         if block[expected : expected + 8] == wanted:
             return GLIBC_TSS_OFFSET
-        return max(block.find(wanted) - 16 * key - 8, 0)
+        return max(int(block.find(wanted) - 16 * key - 8), 0)
 
     def code(self, address: int) -> Code:
         """The code object at an address, read once. Its memory may have gone: then UNKNOWN, which is not kept."""

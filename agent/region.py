@@ -21,7 +21,15 @@ _MAX_LOSSES = 65536
 
 
 class RegionRefused(Exception):
-    """Not a region, or another collector drains it."""
+    """A region that cannot be drained.
+
+    Attributes:
+        loss: the kind of loss that it is counted as.
+    """
+
+    def __init__(self, loss: str, reason: str) -> None:
+        super().__init__(reason)
+        self.loss = loss
 
 
 class Region:
@@ -40,7 +48,7 @@ class Region:
         error = ffi.new("int *")
         self._reader = lib.pln_reader_open(fd, pid, number, error)
         if not self._reader:
-            raise RegionRefused(os.strerror(error[0]))
+            raise RegionRefused("region_refused", os.strerror(error[0]))
         self.pid = pid
         self.number = number
         self.inode = os.fstat(fd).st_ino
@@ -59,36 +67,38 @@ class Region:
     def sessions(self) -> list[int]:
         return list(self._sinks)
 
-    def add(self, session: int, spool: Spool) -> None:
+    def join(self, session: int, spool: Spool) -> None:
         """Drains into this session's spool too, from now on; raises RegionRefused while another collector is alive."""
         if not self.draining:
             result = lib.pln_reader_begin(self._reader, lib.PLN_CONSUMER_AGENT)
             if result < 0:
-                raise RegionRefused("another collector records this process")
+                raise RegionRefused("region_busy", "another collector records this process")
             self.draining = True
         else:
             self.drain()
         self._sinks[session] = (spool, ffi.new("struct pln_sink *", {"fd": spool.fd}))
         spool.put(type="region", region=self.number, pid=self.pid, start_ns=self.started_ns)
 
-    def remove(self, session: int) -> None:
-        """Drains for the last time, then leaves the session; recording stops with the last one."""
-        if session not in self._sinks:
-            return
+    def leave(self, session: int) -> tuple[int, list[tuple[str, int, int]]]:
+        """Drains for the last time and leaves the session; recording stops with the last one.
+
+        Returns what the session got and what was lost: number of records, (kind, tid, count).
+        """
         if len(self._sinks) == 1:
-            self.end()
+            self._end()
         else:
             self.drain()
-        self._sinks.pop(session, None)
+        records, losses = self.records(session), self.losses()
+        self._sinks.pop(session)
+        return records, losses
 
     def drain(self) -> None:
         self._each_sink(lib.pln_reader_drain)
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Stops recording, drains, reports open ranges."""
-        if self.draining:
-            self._each_sink(lib.pln_reader_end)
-            self.draining = False
+        self._each_sink(lib.pln_reader_end)
+        self.draining = False
 
     def _each_sink(self, call: Any) -> None:
         if not self.draining:

@@ -5,7 +5,6 @@ One thread and no callbacks across modules: whatever is ready is handled, then e
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import selectors
@@ -19,7 +18,7 @@ from typing import Any
 
 from pillion._native import lib
 from pillion_agent.errors import AgentError
-from pillion_agent.recorder import Recorder, allow
+from pillion_agent.recorder import Recorder
 from pillion_agent.session import Request, Session, monotonic_ns
 
 MAX_MESSAGE = 65536
@@ -27,6 +26,8 @@ MAX_MESSAGE = 65536
 DRAIN_EVERY_S = 0.025
 _PROGRESS_EVERY_NS = 500_000_000
 _IDLE_EXIT_NS = 5_000_000_000
+_LAST_WORD_S = 1.0
+_BACKLOG = 4096  # the kernel's own bound (net.core.somaxconn); a fork storm's regions wait here
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
@@ -35,8 +36,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        self.pid, self.uid, _ = _CREDENTIALS.unpack(raw)
+        self.pid, self.uid = _peer(connection)
         self.session: Session | None = None
         self.told_ns = 0
 
@@ -64,12 +64,19 @@ class Client:
         return message, fds
 
     def send(self, message: dict[str, Any]) -> bool:
-        """False when the client has gone, or does not read: then it is as good as gone."""
+        """False when the client has gone. One that does not read at the moment misses the message."""
         try:
             self.socket.send(json.dumps(message).encode(), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return True
         except OSError:
             return False
         return True
+
+    def send_last(self, message: dict[str, Any]) -> None:
+        """Waits a moment for a client with unread progress in its buffer: it asked for this one, so it reads now."""
+        self.socket.settimeout(_LAST_WORD_S)
+        self.send(message)
 
 
 class Server:
@@ -87,11 +94,10 @@ class Server:
         self._clients: dict[int, Client] = {}
         self._running = True
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(directory / "agent.sock", socket.SOCK_SEQPACKET)
-        self._announcements = _listen(directory / "rings.sock", socket.SOCK_DGRAM)
-        self._announcements.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._listener = _listen(directory / "agent.sock")
+        self._announcements = _listen(directory / "rings.sock")
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._announcements, selectors.EVENT_READ, self._receive_region)
+        self._selector.register(self._announcements, selectors.EVENT_READ, self._receive_regions)
         self._selector.register(recorder.events_fd, selectors.EVENT_READ, lambda: None)
 
     def stop(self) -> None:
@@ -170,13 +176,21 @@ class Server:
             case "stop":
                 raise AgentError("may not stop the agent", "you are not root", "use sudo")
             case other:
-                raise AgentError("bad request", f"op {other!r} is unknown, or not possible now", "see ARCHITECTURE.md", code=2)
+                raise AgentError(
+                    "bad request", f"op {other!r} is unknown, or not possible now", "see ARCHITECTURE.md", code=2
+                )
 
     def _status(self) -> dict[str, Any]:
         with open("/proc/self/statm", encoding="ascii") as file:
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         sessions = [
-            {"session": s.bit, "uid": s.uid, "processes": len(s.alive), "rate_hz": s.request.rate_hz, "start_ns": s.start_ns}
+            {
+                "session": s.bit,
+                "uid": s.uid,
+                "processes": len(s.alive),
+                "rate_hz": s.request.rate_hz,
+                "start_ns": s.start_ns,
+            }
             for s in self._recorder.sessions.values()
         ]
         return {
@@ -192,7 +206,9 @@ class Server:
         if client.session:
             raise AgentError("cannot record", "this connection records already", "open another", code=2)
         if len(fds) != 1 or not stat.S_ISREG(os.fstat(fds[0]).st_mode):
-            raise AgentError("bad request", "one descriptor of a regular file must come along", "send the spool's", code=2)
+            raise AgentError(
+                "bad request", "one descriptor of a regular file must come along", "send the spool's", code=2
+            )
         request = Request.parse(message, client.pid)
         if request.all and client.uid != 0:
             raise AgentError("may not record all processes", "you are not root", "use sudo, or -p for your own")
@@ -204,6 +220,7 @@ class Server:
     def _finish(self, client: Client) -> None:
         session = client.session
         assert session
+        self._receive_regions()  # what was announced before the request belongs to the session
         self._recorder.finish(session)
         client.session = None
         message: dict[str, Any] = {
@@ -216,7 +233,7 @@ class Server:
         if session.spool.error:
             message = session.spool.error.message() | {"event": "error"}
         session.close()
-        client.send(message)
+        client.send_last(message)
         self._drop(client)
 
     def _totals(self, session: Session) -> dict[str, int]:
@@ -250,24 +267,30 @@ class Server:
 
     # ---- regions ----
 
-    def _receive_region(self) -> None:
+    def _receive_regions(self) -> None:
+        """Accepts all announcements that wait: each is a connection with one message, and may outlive its process."""
         while True:
             try:
-                data, ancillary, _, _ = self._announcements.recvmsg(
-                    64, socket.CMSG_SPACE(4 * 4) + socket.CMSG_SPACE(_CREDENTIALS.size), socket.MSG_DONTWAIT
-                )
+                connection, _ = self._announcements.accept()
             except OSError:
                 return
-            fds = array.array("i")
-            pid = 0
-            for level, kind, content in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    fds.frombytes(content[: len(content) - len(content) % 4])
-                if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
-                    pid = _CREDENTIALS.unpack(content)[0]
-            if pid and len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
-                self._recorder.announce(pid, fds[0])
-            _close_all(list(fds))
+            with connection:
+                connection.setblocking(False)
+                pid, _ = _peer(connection)
+                try:
+                    data, fds, _, _ = socket.recv_fds(connection, 64, 4)
+                except OSError:
+                    continue  # it connected and said nothing
+                if len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
+                    self._recorder.announce(pid, fds[0])
+                _close_all(fds)
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Pid and uid of who connected, from the kernel."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return pid, uid
 
 
 def _close_all(fds: list[int]) -> None:
@@ -275,23 +298,22 @@ def _close_all(fds: list[int]) -> None:
         os.close(fd)
 
 
-def _listen(path: Path, kind: int) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     """A bound socket that everybody may reach; what they may do is decided by their uid."""
-    listener = socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if _answers(path, kind):
+        if _answers(path):
             raise AgentError("cannot start", f"an agent listens on {path}", "stop it with `pillion agent stop`")
         path.unlink(missing_ok=True)  # a dead agent's
         listener.bind(str(path))
         path.chmod(0o666)
+        listener.listen(_BACKLOG)
     except OSError as error:
         raise AgentError("cannot start", f"{path}: {error.strerror}", "run the agent as root", code=3) from error
-    if kind == socket.SOCK_SEQPACKET:
-        listener.listen(64)
     return listener
 
 
-def _answers(path: Path, kind: int) -> bool:
-    with socket.socket(socket.AF_UNIX, kind) as probe:
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         return probe.connect_ex(str(path)) == 0

@@ -65,9 +65,7 @@ class Request:
         transport = message.get("transport", "rings")
         if transport not in ("rings", "usdt"):
             raise refuse(f"unknown transport {transport!r}", "use rings or usdt")
-        return Request(
-            tuple(pids), bool(message.get("all")), bool(message.get("follow")), rate, threshold, transport
-        )
+        return Request(tuple(pids), bool(message.get("all")), bool(message.get("follow")), rate, threshold, transport)
 
 
 @dataclass
@@ -181,10 +179,9 @@ class Session:
             counts = (head.n_kernel, head.n_native, head.n_python)
             frames = list(memoryview(stacks)[at : at + 8 * sum(counts)].cast("Q"))
             at += 8 * sum(counts)
-            process = processes.get(head.pid)
-            if process:
-                kernel, user = frames[: counts[0]], frames[counts[0] :]
-                self.spool.put_stack(head.id, symbolizer.stack(process, kernel, user[: counts[1]], user[counts[1] :]))
+            kernel, user = frames[: counts[0]], frames[counts[0] :]
+            stack = symbolizer.stack(processes.get(head.pid), kernel, user[: counts[1]], user[counts[1] :])
+            self.spool.put_stack(head.id, stack)
         self.spool.flush()
         self.spool.write(lib.PLN_BLOCK_SAMPLES, native.samples.data, native.samples.used)
         self._flush_ranges()
@@ -201,6 +198,9 @@ class Session:
             by_pid.setdefault(ranges[index].pid, bytearray()).extend(ffi.buffer(ranges[index].record))
         for pid, records in by_pid.items():
             self.spool.write(lib.PLN_BLOCK_RECORDS, bytes(records), len(records), pid, USDT_REGION | pid)
+
+    def lose(self, kind: str, pid: int, tid: int, count: int) -> None:
+        self.lost[kind, pid, tid] = self.lost.get((kind, pid, tid), 0) + count
 
     def put_losses(self, counts: list[int]) -> None:
         """Cumulative losses; counts are the kernel's totals now."""

@@ -32,7 +32,9 @@ class Spool:
         """Keeps an errno of a write."""
         if not self.error:
             self.error = AgentError(
-                "recording stopped", f"cannot write the capture: {os.strerror(number)}", "what was recorded until then is kept; make room"
+                "recording stopped",
+                f"cannot write the capture: {os.strerror(number)}",
+                "what was recorded until then is kept; make room",
             )
 
     def put(self, **item: Any) -> None:
@@ -59,7 +61,9 @@ class Spool:
     def write(self, kind: int, payload: Any, size: int, pid: int = 0, region: int = 0, offset: int = 0) -> None:
         """Appends one block; payload is bytes or a cffi pointer."""
         if size and not self.error:
-            block = ffi.new("struct pln_block *", {"kind": kind, "pid": pid, "region": region, "offset": offset, "length": size})
+            block = ffi.new(
+                "struct pln_block *", {"kind": kind, "pid": pid, "region": region, "offset": offset, "length": size}
+            )
             self._check(lib.pln_spool_block(self.fd, block, payload))
 
     def _check(self, result: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -25,6 +26,9 @@ class Frame(NamedTuple):
     file: str
     line: int
     module: str
+
+
+UNKNOWN_NATIVE = Frame("native", "[unknown]", "", 0, "")
 
 
 class _Demangler:
@@ -85,6 +89,12 @@ class _Tables:
                 lib.pln_symbols_close(oldest)
 
 
+def _kernel_name(address: int) -> str:
+    from bcc import BPF
+
+    return str(BPF.ksym(address).decode(errors="replace"))
+
+
 class Symbolizer:
     """Resolves the frames of new stacks. One for the whole agent: what one session resolved serves the next."""
 
@@ -92,13 +102,14 @@ class Symbolizer:
         self._demangle = _Demangler()
         self._tables = _Tables()
         self._kernel: dict[int, Frame] = {}
+        # bcc reads /proc/kallsyms at the first question, for 0.1 to 0.3 s in which nothing would be drained.
+        self._kernel_ready = threading.Thread(target=_kernel_name, args=(0,), daemon=True)
+        self._kernel_ready.start()
 
     def kernel(self, address: int) -> Frame:
         if address not in self._kernel:
-            from bcc import BPF
-
-            name = BPF.ksym(address).decode(errors="replace")
-            self._kernel[address] = Frame("kernel", name, "", 0, "kernel")
+            self._kernel_ready.join()
+            self._kernel[address] = Frame("kernel", _kernel_name(address), "", 0, "kernel")
         return self._kernel[address]
 
     def native(self, process: Process, address: int, leaf: bool) -> Frame | None:
@@ -115,17 +126,22 @@ class Symbolizer:
         process.native_frames[address] = frame
         return frame
 
-    def stack(self, process: Process, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:
-        """A whole stack, leaf first: kernel, native, Python."""
+    def stack(self, process: Process | None, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:
+        """A whole stack, leaf first: kernel, native, Python.
+
+        What cannot be named, of a process that has gone say, is one unknown frame.
+        """
         frames = [self.kernel(address) for address in kernel]
         frames = frames[_own_frames(frames) :]
+        if not process:
+            return [*frames, UNKNOWN_NATIVE]
         for depth, address in enumerate(native):
             found = self.native(process, address, leaf=depth == 0)
             if not found:
                 break
             frames.append(found)
         frames.extend(self.python(process, packed) for packed in python)
-        return frames
+        return frames or [UNKNOWN_NATIVE]
 
     def python(self, process: Process, packed: int) -> Frame:
         """A frame as eBPF packs it: code object | instruction index << 48."""

@@ -1,7 +1,7 @@
 """USDT probes of an ELF file: where they are, where their arguments are, and how to attach to one.
 
-The notes' layout is the one of systemtap's sys/sdt.h (type 3, owner "stapsdt"): three addresses, then provider, name and
-argument strings.
+The notes' layout is the one of systemtap's sys/sdt.h (type 3, owner "stapsdt"): three addresses, then provider, name
+and argument strings.
 """
 
 from __future__ import annotations
@@ -58,15 +58,19 @@ class Probe:
             match = _OPERAND.match(operand)
             register = _REGISTERS.get(match[2] or "") if match else None
             if not register:
-                raise AgentError("cannot read a USDT argument", f"{self.provider}:{self.name} has it at {operand}", "reinstall pillion")
+                raise AgentError(
+                    "cannot read a USDT argument",
+                    f"{self.provider}:{self.name} has it at {operand}",
+                    "reinstall pillion",
+                )
             readers.append(f"((ctx)->{register})")
         return readers
 
     def attach(self, program_fd: int, pid: int = -1) -> int:
         """Attaches in every process that maps the file (or one); returns the descriptor that detaches when closed.
 
-        bcc's declaration of this function lacks the last argument, the reference counter that lets the kernel manage the
-        semaphore: it cannot leak, whatever happens to the agent.
+        bcc's declaration of this function lacks the last argument, the reference counter that lets the kernel manage
+        the semaphore: it cannot leak, whatever happens to the agent.
         """
         prototype = ctypes.CFUNCTYPE(
             ctypes.c_int,
@@ -92,7 +96,9 @@ def library_probe() -> Probe | None:
     """The "range" probe of the installed libpillion.so, None where it was built without probes."""
     path = Path(pillion.__file__).with_name("libpillion.so")
     try:
-        return next((probe for probe in read_probes(path) if (probe.provider, probe.name) == ("pillion", "range")), None)
+        return next(
+            (probe for probe in read_probes(path) if (probe.provider, probe.name) == ("pillion", "range")), None
+        )
     except (OSError, ValueError) as error:
         raise AgentError("cannot start", f"{path}: {error}", "reinstall pillion", code=3) from error
 

@@ -68,7 +68,7 @@ def write_native_source(path: Path) -> None:
     recompiler.make_c_source(ffi, NATIVE_MODULE, preamble, str(path))
 
 
-class BuildNative(build_ext):  # type: ignore[misc]
+class BuildNative(build_ext):
     """Builds the library, then the extension modules that link to it."""
 
     def build_extensions(self) -> None:
@@ -120,7 +120,7 @@ class BuildNative(build_ext):  # type: ignore[misc]
         return sorted({*super().get_outputs(), str(self._library_path())})
 
 
-class BuildPackages(build_py):  # type: ignore[misc]
+class BuildPackages(build_py):
     """Adds the sub-packages: setuptools finds none below a folder whose name is not its package's."""
 
     def finalize_options(self) -> None:

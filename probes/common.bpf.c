@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Shared by all programs: the maps, the stack of the current thread, its open range. The agent compiles the .bpf.c files
-// as one text, this one first (bcc rewrites map accesses only in the main file). Kernel struct offsets arrive as
-// defines read from BTF: TASK_PID, TASK_TGID, TASK_COMM, TASK_TLS; RING_DEPTH
-// comes from pillion.h.
+// Shared by all programs: the maps, the stack of the current thread, its open range. The agent compiles the .bpf.c
+// files as one text, this one first (bcc rewrites map accesses only in the main file). Kernel struct offsets arrive
+// as defines read from BTF: TASK_PID, TASK_TGID, TASK_COMM, TASK_TLS, TASK_RUNTIME; RING_DEPTH comes from pillion.h.
 
 #include <uapi/linux/ptrace.h>
 
@@ -20,7 +19,8 @@ BPF_ARRAY(settings, struct pln_settings, 1);
 
 static __always_inline void count(u32 what) {
     u64 *n = counts.lookup(&what);
-    if (n) *n += 1;
+    if (n)
+        *n += 1;
 }
 
 static __always_inline void count_lost(u16 kind) {
@@ -38,16 +38,19 @@ static __always_inline u64 wakeup(struct pln_target *target, u64 size) {
     }
     int zero = 0;
     u64 *unseen = unseen_bytes.lookup(&zero);
-    if (!unseen) return BPF_RB_NO_WAKEUP;
+    if (!unseen)
+        return BPF_RB_NO_WAKEUP;
     *unseen += size;
-    if (*unseen < WAKEUP_BYTES) return BPF_RB_NO_WAKEUP;
+    if (*unseen < WAKEUP_BYTES)
+        return BPF_RB_NO_WAKEUP;
     *unseen = 0;
     return BPF_RB_FORCE_WAKEUP;
 }
 
 static __always_inline void send(struct pln_event *event, u32 frames, struct pln_target *target) {
     u64 size = offsetof(struct pln_event, frames) + 8 * (u64)(frames < PLN_STACK_FRAMES ? frames : PLN_STACK_FRAMES);
-    if (events.ringbuf_output(event, size, wakeup(target, size))) count_lost(event->sample.kind);
+    if (events.ringbuf_output(event, size, wakeup(target, size)))
+        count_lost(event->sample.kind);
 }
 
 static __always_inline u64 thread_pointer(void) {
@@ -59,15 +62,20 @@ static __always_inline u64 thread_pointer(void) {
 // The innermost open range, as the thread itself publishes it in its ring (struct pln_open in pillion.h).
 static __always_inline void read_range(struct pln_sample *sample, struct pln_target *target, u64 thread) {
     sample->range_seq = sample->range_name = 0;
-    if (!target->tls_offset) return;
+    if (!target->tls_offset)
+        return;
     u64 ring = 0;
     u32 depth = 0;
     struct pln_open open = {};
-    if (bpf_probe_read_user(&ring, sizeof ring, (void *)(thread + target->tls_offset)) || !ring) return;
-    if (bpf_probe_read_user(&depth, sizeof depth, (void *)(ring + RING_DEPTH)) || !depth) return;
-    if (depth > PLN_OPEN_MAX) depth = PLN_OPEN_MAX;
+    if (bpf_probe_read_user(&ring, sizeof ring, (void *)(thread + target->tls_offset)) || !ring)
+        return;
+    if (bpf_probe_read_user(&depth, sizeof depth, (void *)(ring + RING_DEPTH)) || !depth)
+        return;
+    if (depth > PLN_OPEN_MAX)
+        depth = PLN_OPEN_MAX;
     void *innermost = (void *)(ring + PLN_OPEN_OFFSET + (depth - 1) * sizeof open);
-    if (bpf_probe_read_user(&open, sizeof open, innermost)) return;
+    if (bpf_probe_read_user(&open, sizeof open, innermost))
+        return;
     sample->range_seq = open.seq;
     sample->range_name = open.name;
 }
@@ -92,25 +100,29 @@ static __always_inline u32 walk_python311(u64 *frames, u64 tstate, u16 *flags) {
     u32 n = 0;
     for (; n < PLN_PYTHON_FRAMES; n++) {
         struct py311_frame frame = {};
-        if (!next || bpf_probe_read_user(&frame, sizeof frame, (void *)(next + PY311_FRAME_CODE))) return n;
+        if (!next || bpf_probe_read_user(&frame, sizeof frame, (void *)(next + PY311_FRAME_CODE)))
+            return n;
         u64 index = (frame.instruction - frame.code - PY311_CODE_INSTRUCTIONS) / 2;
         frames[n] = (frame.code & 0xffffffffffffULL) | (index < 0xffff ? index : 0xffff) << 48;
         next = frame.previous;
     }
-    if (next) *flags |= PLN_TRUNCATED;
+    if (next)
+        *flags |= PLN_TRUNCATED;
     return n;
 }
 
 // The interpreter's state of this very thread is thread-specific data of pthread (PyThread_tss), so it is right for
 // threads that do not hold the GIL, too. Keys below 32 live in the thread's own block.
 static __always_inline u32 walk_python(u64 *frames, struct pln_target *target, u64 thread, u16 *flags) {
-    if (target->python != PLN_PYTHON_311 || !target->tss_key) return 0;
+    if (target->python != PLN_PYTHON_311 || !target->tss_key)
+        return 0;
     struct {
         u32 initialized;
         u32 key;
     } tss = {};
     u64 tstate = 0;
-    if (bpf_probe_read_user(&tss, sizeof tss, (void *)target->tss_key) || !tss.initialized || tss.key >= 32) return 0;
+    if (bpf_probe_read_user(&tss, sizeof tss, (void *)target->tss_key) || !tss.initialized || tss.key >= 32)
+        return 0;
     bpf_probe_read_user(&tstate, sizeof tstate, (void *)(thread + target->tss_offset + 16 * (u64)tss.key + 8));
     return tstate ? walk_python311(frames, tstate, flags) : 0;
 }
@@ -124,8 +136,11 @@ static __always_inline u32 fill(void *ctx, struct pln_event *event, struct pln_t
     read_range(&event->sample, target, thread);
     event->n_kernel = kernel > 0 ? (u64)kernel / 8 : 0;
     event->n_native = native > 0 ? (u64)native / 8 : 0;
-    event->n_python = walk_python(event->frames + PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES, target, thread, &event->sample.flags);
-    if (event->n_kernel == PLN_KERNEL_FRAMES || event->n_native == PLN_NATIVE_FRAMES) event->sample.flags |= PLN_TRUNCATED;
-    if (event->n_python) return PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + event->n_python;
+    event->n_python =
+        walk_python(event->frames + PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES, target, thread, &event->sample.flags);
+    if (event->n_kernel == PLN_KERNEL_FRAMES || event->n_native == PLN_NATIVE_FRAMES)
+        event->sample.flags |= PLN_TRUNCATED;
+    if (event->n_python)
+        return PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + event->n_python;
     return event->n_native ? PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES : PLN_KERNEL_FRAMES;
 }

@@ -42,6 +42,7 @@ struct pln_thread_time {
     uint64_t on_cpu_ns;
     uint64_t off_cpu_ns;
     uint64_t runnable_ns; /* the part of off_cpu_ns that it waited for a CPU */
+    uint64_t runtime_ns;  /* the scheduler's account of its CPU time at the last switch-out */
     uint64_t woken_ns;    /* in a wait: when it became runnable, 0 for not yet */
     uint32_t switches;
     uint32_t pid;
@@ -52,6 +53,7 @@ struct pln_thread_time {
 
 #define PLN_THREAD_ON 1
 #define PLN_THREAD_OFF 2
+#define PLN_THREAD_EXITING 3 /* reported; its last switches say nothing more */
 
 /* What the map "threads" holds: the thread's times and the wait it is in, built at switch-out and sent at switch-in
  * if it turned out long enough. */

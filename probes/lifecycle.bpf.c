@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Hooks: raw tracepoints sched_process_fork, sched_process_exec, sched_process_exit. Question: which processes and threads belong
-// to the recorded ones, from when to when? A child inherits its parent's target here, so nothing of it is missed.
+// Hooks: raw tracepoints sched_process_fork, sched_process_exec, sched_process_exit. Question: which processes and
+// threads belong to the recorded ones, from when to when? A child inherits its parent's target here, so nothing of it
+// is missed.
 
 #define FIRST_WAKEUPS 64 /* a process that dies within 64 events has its names read while it lives */
+
+// A new thread is runnable: it waits for a CPU from its first moment.
+static __always_inline void begin_thread(void *task, u32 pid, u32 tid, u64 now) {
+    struct pln_thread *thread = observe(tid, pid, now, PLN_THREAD_OFF, task);
+    if (!thread)
+        return;
+    thread->time.woken_ns = now;
+    thread->wait.sample.state = 0;
+    thread->wait.sample.flags = PLN_PREEMPTED;
+}
 
 static __always_inline void tell(u32 kind, u32 pid, u32 tid, u32 other_pid, u64 now, struct pln_target *target) {
     int zero = 0;
     struct pln_thread *room = scratch.lookup(&zero);
-    if (!room) return;
+    if (!room)
+        return;
     struct pln_event *event = &room->wait;
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
     event->sessions = target->sessions;
@@ -17,7 +29,8 @@ static __always_inline void tell(u32 kind, u32 pid, u32 tid, u32 other_pid, u64 
     event->sample.tid = tid;
     event->sample.waker_pid = other_pid;
     event->sample.start_ns = event->sample.end_ns = now;
-    if (!target->wakeups) target->wakeups = 1;
+    if (!target->wakeups)
+        target->wakeups = 1;
     send(event, 0, target);
 }
 
@@ -26,14 +39,16 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx) {
     void *child = (void *)ctx->args[1];
     u32 parent_pid = bpf_get_current_pid_tgid() >> 32;
     struct pln_target *parent = targets.lookup(&parent_pid);
-    if (!parent) return 0;
+    if (!parent)
+        return 0;
     u64 now = bpf_ktime_get_ns();
     u32 pid = task_field(child, TASK_TGID), tid = task_field(child, TASK_PID);
     if (pid == parent_pid) {
-        observe(tid, pid, now, PLN_THREAD_OFF, child);
+        begin_thread(child, pid, tid, now);
         return 0;
     }
-    if (!parent->follow) return 0;
+    if (!parent->follow)
+        return 0;
     struct pln_target target = *parent;
     target.sessions = parent->follow;
     target.start_ns = now;
@@ -42,17 +57,19 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx) {
         count(PLN_COUNT_LOST_OTHER);
         return 0;
     }
-    observe(tid, pid, now, PLN_THREAD_OFF, child);
+    begin_thread(child, pid, tid, now);
     tell(PLN_EVENT_FORK, pid, tid, parent_pid, now, &target);
     return 0;
 }
 
-// args: task_struct *task, pid_t old_pid, struct linux_binprm *. Another program now: what was known of its memory is void.
+// args: task_struct *task, pid_t old_pid, struct linux_binprm *. Another program now: what was known of its memory is
+// void.
 int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     u64 id = bpf_get_current_pid_tgid();
     u32 pid = id >> 32, tid = id;
     struct pln_target *target = targets.lookup(&pid);
-    if (!target) return 0;
+    if (!target)
+        return 0;
     target->tss_key = target->tls_offset = 0;
     target->python = PLN_PYTHON_NONE;
     target->wakeups = FIRST_WAKEUPS;
@@ -65,11 +82,14 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
     u32 pid = id >> 32, tid = id;
     struct pln_target *target = targets.lookup(&pid);
-    if (!target) return 0;
+    if (!target)
+        return 0;
     struct pln_thread *thread = threads.lookup(&tid);
     if (thread) {
         struct pln_thread_time *time = &thread->time;
-        if (time->state == PLN_THREAD_ON) time->on_cpu_ns += now - time->since_ns;
+        if (time->state == PLN_THREAD_OFF)
+            arrive(thread, target, missed_arrival(time, runtime((void *)bpf_get_current_task()), now));
+        time->on_cpu_ns += now - time->since_ns;
         time->since_ns = now;
         bpf_get_current_comm(&time->comm, sizeof time->comm);
         int zero = 0;
@@ -84,7 +104,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
             room->wait.sample.start_ns = room->wait.sample.end_ns = now;
             send(&room->wait, sizeof *time / 8, target);
         }
-        threads.delete(&tid);
+        time->state = PLN_THREAD_EXITING; // after the copy; deleted at its very last switch
     }
     if (pid == tid) {
         tell(PLN_EVENT_EXIT, pid, tid, 0, now, target);

@@ -22,10 +22,10 @@ extern unsigned short PLN_SEMAPHORE(thread);
 #include <sys/sdt.h>
 
 /* The compiler does not know that a tracer reads *record. */
-#define PLN_PROBE(probe, record, name, name_length)                                                                    \
-    do {                                                                                                               \
-        __asm__ volatile("" ::: "memory");                                                                             \
-        STAP_PROBE3(pillion, probe, record, name, name_length);                                                        \
+#define PLN_PROBE(probe, record, name, name_length)             \
+    do {                                                        \
+        __asm__ volatile("" ::: "memory");                      \
+        STAP_PROBE3(pillion, probe, record, name, name_length); \
     } while (0)
 
 #endif

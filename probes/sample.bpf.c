@@ -13,13 +13,16 @@ int on_clock(struct bpf_perf_event_data *ctx) {
     u64 id = bpf_get_current_pid_tgid();
     u32 pid = id >> 32;
     struct pln_target *target = targets.lookup(&pid);
-    if (!target) return 0;
+    if (!target)
+        return 0;
     u64 period_ns = ctx->sample_period;
     u64 *sampling = rates.lookup(&period_ns);
-    if (!sampling || !(*sampling & target->sessions)) return 0;
+    if (!sampling || !(*sampling & target->sessions))
+        return 0;
     int zero = 0;
     struct pln_event *event = sample_scratch.lookup(&zero);
-    if (!event) return 0;
+    if (!event)
+        return 0;
     event->sessions = *sampling & target->sessions;
     event->sample.kind = PLN_SAMPLE;
     event->sample.flags = 0;

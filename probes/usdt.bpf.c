@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Hook: uprobe on libpillion's USDT probe "range" (pillion_usdt.h). Question: which ranges ended, in a process whose rings cannot be
-// shared? Cost: about 2 µs per range in the job, so the rings are the default. ARG_RECORD, ARG_NAME and ARG_LENGTH read the probe's
-// arguments from the places that its ELF note names.
+// Hook: uprobe on libpillion's USDT probe "range" (pillion_usdt.h). Question: which ranges ended, in a process whose
+// rings cannot be shared? Cost: about 2 µs per range in the job, so the rings are the default. ARG_RECORD, ARG_NAME
+// and ARG_LENGTH read the probe's arguments from the places that its ELF note names.
 
 // The names whose text was sent: (pid, string id).
 BPF_TABLE("lru_hash", u64, u8, named, 65536);
@@ -13,11 +13,13 @@ int on_usdt_range(struct pt_regs *ctx) {
     struct pln_target *target = targets.lookup(&pid);
     struct pln_settings *set = settings.lookup(&zero);
     struct pln_thread *room = scratch.lookup(&zero);
-    if (!target || !set || !room) return 0;
+    if (!target || !set || !room)
+        return 0;
     struct pln_event *event = &room->wait;
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
     event->sessions = target->sessions & set->usdt_sessions;
-    if (!event->sessions) return 0;
+    if (!event->sessions)
+        return 0;
     struct pln_range range = {};
     if (bpf_probe_read_user(&range, sizeof range, (void *)ARG_RECORD(ctx))) {
         count(PLN_COUNT_LOST_OTHER);
@@ -31,7 +33,8 @@ int on_usdt_range(struct pt_regs *ctx) {
     u8 sent = 1;
     if (range.name && !named.lookup(&key)) {
         u64 length = ARG_LENGTH(ctx);
-        if (length > PLN_NAME_TEXT) length = PLN_NAME_TEXT;
+        if (length > PLN_NAME_TEXT)
+            length = PLN_NAME_TEXT;
         event->sample.weight_ns = length;
         bpf_probe_read_user(event->frames, PLN_NAME_TEXT, (void *)ARG_NAME(ctx));
         u64 size = offsetof(struct pln_event, frames) + PLN_NAME_TEXT;

@@ -54,10 +54,10 @@ int pln_region_fd(void);
 #pragma GCC visibility pop
 
 /* For C: the rest of the enclosing block is a range. */
-#define PLN_SCOPE(text)                                                                  \
-    static uint64_t pln_site_;                                                           \
-    struct pln_token pln_scope_ __attribute__((cleanup(pln_end))) = {0};                 \
-    if (pln_active())                                                                    \
+#define PLN_SCOPE(text)                                                  \
+    static uint64_t pln_site_;                                           \
+    struct pln_token pln_scope_ __attribute__((cleanup(pln_end))) = {0}; \
+    if (pln_active())                                                    \
     pln_begin(&pln_scope_, pln_intern_site(&pln_site_, text), 0, PLN_SOURCE_C)
 
 #endif

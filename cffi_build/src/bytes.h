@@ -11,9 +11,11 @@
 static inline void *bytes_extend(struct pln_bytes *bytes, size_t size) {
     if (bytes->used + size > bytes->room) {
         size_t room = bytes->room ? bytes->room : 4096;
-        while (room < bytes->used + size) room *= 2;
+        while (room < bytes->used + size)
+            room *= 2;
         char *data = realloc(bytes->data, room);
-        if (!data) return NULL;
+        if (!data)
+            return NULL;
         bytes->data = data;
         bytes->room = room;
     }

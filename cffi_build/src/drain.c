@@ -32,8 +32,7 @@ static void write_block(struct pln_sink *sink, const struct pln_block *block, co
 
 static void write_records(struct pln_reader *reader, const struct iovec *pieces, unsigned piece_count, uint64_t bytes,
                           struct pln_sink **sinks, unsigned count) {
-    struct pln_block block = {
-        .kind = PLN_BLOCK_RECORDS, .pid = reader->pid, .region = reader->number, .length = bytes};
+    struct pln_block block = {.kind = PLN_BLOCK_RECORDS, .pid = reader->pid, .region = reader->number, .length = bytes};
     for (unsigned i = 0; i < count; i++)
         if (sinks[i]->error == 0)
             write_block(sinks[i], &block, pieces, piece_count);

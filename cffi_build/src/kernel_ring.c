@@ -35,8 +35,10 @@ struct pln_kernel_ring *pln_kernel_ring_open(int map_fd, size_t size_bytes, int 
     void *producer = mmap(NULL, ring->page + 2 * size_bytes, PROT_READ, MAP_SHARED, map_fd, (off_t)ring->page);
     if (consumer == MAP_FAILED || producer == MAP_FAILED) {
         *error = errno;
-        if (consumer != MAP_FAILED) munmap(consumer, ring->page);
-        if (producer != MAP_FAILED) munmap(producer, ring->page + 2 * size_bytes);
+        if (consumer != MAP_FAILED)
+            munmap(consumer, ring->page);
+        if (producer != MAP_FAILED)
+            munmap(producer, ring->page + 2 * size_bytes);
         free(ring);
         return NULL;
     }
@@ -47,7 +49,8 @@ struct pln_kernel_ring *pln_kernel_ring_open(int map_fd, size_t size_bytes, int 
 }
 
 void pln_kernel_ring_close(struct pln_kernel_ring *ring) {
-    if (!ring) return;
+    if (!ring)
+        return;
     munmap((void *)ring->consumer, ring->page);
     munmap((void *)ring->producer, ring->page + 2 * ring->size);
     free(ring);
@@ -55,10 +58,12 @@ void pln_kernel_ring_close(struct pln_kernel_ring *ring) {
 
 struct pln_session *pln_session_new(uint64_t wait_threshold_ns) {
     struct pln_session *session = calloc(1, sizeof *session);
-    if (!session) return NULL;
+    if (!session)
+        return NULL;
     session->wait_threshold_ns = wait_threshold_ns;
     session->table = stack_table_new();
-    if (session->table) return session;
+    if (session->table)
+        return session;
     free(session);
     return NULL;
 }
@@ -69,7 +74,8 @@ void pln_bytes_free(struct pln_bytes *bytes) {
 }
 
 void pln_session_free(struct pln_session *session) {
-    if (!session) return;
+    if (!session)
+        return;
     pln_bytes_free(&session->samples);
     pln_bytes_free(&session->stacks);
     pln_bytes_free(&session->ranges);
@@ -82,7 +88,8 @@ void pln_session_clear(struct pln_session *session) {
 }
 
 static uint64_t hash_frames(uint64_t hash, const uint64_t *frames, unsigned n) {
-    for (unsigned i = 0; i < n; i++) hash = stack_hash_add(hash, frames[i]);
+    for (unsigned i = 0; i < n; i++)
+        hash = stack_hash_add(hash, frames[i]);
     return stack_hash_add(hash, n);
 }
 
@@ -90,21 +97,24 @@ static uint64_t hash_frames(uint64_t hash, const uint64_t *frames, unsigned n) {
 static uint32_t intern(struct pln_session *session, const struct pln_event *event) {
     const uint64_t *kernel = event->frames, *native = kernel + PLN_KERNEL_FRAMES, *python = native + PLN_NATIVE_FRAMES;
     unsigned n = event->n_kernel + event->n_native + event->n_python;
-    if (!n) return 0;
+    if (!n)
+        return 0;
     uint64_t hash = hash_frames(event->sample.pid, kernel, event->n_kernel);
     hash = hash_frames(hash, native, event->n_native);
     hash = hash_frames(hash, python, event->n_python);
     bool fresh;
     uint32_t id = stack_table_intern(session->table, hash, &fresh);
-    if (!id) session->lost_stacks++;
-    if (!fresh) return id;
+    if (!id)
+        session->lost_stacks++;
+    if (!fresh)
+        return id;
     char *place = bytes_extend(&session->stacks, sizeof(struct pln_new_stack) + 8 * n);
     if (!place) {
         session->lost_stacks++;
         return id; /* without frames it reads as unknown */
     }
-    struct pln_new_stack head = {id, event->sample.pid, event->n_kernel, event->n_native, event->n_python,
-                                 event->sample.flags};
+    struct pln_new_stack head = {
+        id, event->sample.pid, event->n_kernel, event->n_native, event->n_python, event->sample.flags};
     memcpy(place, &head, sizeof head);
     place += sizeof head;
     memcpy(place, kernel, 8 * event->n_kernel);
@@ -115,7 +125,8 @@ static uint32_t intern(struct pln_session *session, const struct pln_event *even
 
 void pln_session_add(struct pln_session *session, const struct pln_event *event) {
     bool wait = event->sample.kind == PLN_WAIT;
-    if (wait && event->sample.end_ns - event->sample.start_ns < session->wait_threshold_ns) return;
+    if (wait && event->sample.end_ns - event->sample.start_ns < session->wait_threshold_ns)
+        return;
     struct pln_sample *sample = bytes_extend(&session->samples, sizeof *sample);
     if (!sample) {
         session->lost_memory++;
@@ -142,21 +153,26 @@ static void add_range(struct pln_session *session, const struct pln_event *event
     session->range_count++;
 }
 
-static void dispatch(const struct pln_event *event, uint32_t length, struct pln_session **sessions, struct pln_bytes *rest) {
+static void dispatch(const struct pln_event *event, uint32_t length, struct pln_session **sessions,
+                     struct pln_bytes *rest) {
     void (*add)(struct pln_session *, const struct pln_event *) = NULL;
-    if (event->sample.kind == PLN_SAMPLE || event->sample.kind == PLN_WAIT) add = pln_session_add;
-    if (event->sample.kind == PLN_EVENT_RANGE) add = add_range;
+    if (event->sample.kind == PLN_SAMPLE || event->sample.kind == PLN_WAIT)
+        add = pln_session_add;
+    if (event->sample.kind == PLN_EVENT_RANGE)
+        add = add_range;
     if (!add) {
         uint32_t head[2] = {length, 0};
         char *place = bytes_extend(rest, sizeof head + length);
-        if (!place) return; /* the agent then learns of the process from /proc */
+        if (!place)
+            return; /* the agent then learns of the process from /proc */
         memcpy(place, head, sizeof head);
         memcpy(place + sizeof head, event, length);
         return;
     }
     for (uint64_t wanted = event->sessions; wanted; wanted &= wanted - 1) {
         struct pln_session *session = sessions[__builtin_ctzll(wanted)];
-        if (session) add(session, event);
+        if (session)
+            add(session, event);
     }
 }
 
@@ -169,7 +185,8 @@ int64_t pln_kernel_ring_drain(struct pln_kernel_ring *ring, struct pln_session *
         const char *record = ring->data + (at & (ring->size - 1));
         /* Acquire pairs with the release that clears BUSY: the payload is whole then. */
         uint32_t length = atomic_load_explicit((const _Atomic uint32_t *)record, memory_order_acquire);
-        if (length & BUSY) break;
+        if (length & BUSY)
+            break;
         uint32_t payload = length & ~(BUSY | DISCARDED);
         if (!(length & DISCARDED)) {
             dispatch((const struct pln_event *)(record + RECORD_HEADER), payload, sessions, rest);

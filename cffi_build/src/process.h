@@ -49,12 +49,15 @@ extern const uint32_t *pln_recording;
  * the same in every thread; eight bytes fit into the space that the loader keeps for late libraries. */
 extern __thread struct pln_ring *pln_ring __attribute__((tls_model("initial-exec")));
 
-/* The whole cost of a range that nobody wants. Acquire, pairs with the release store of pln_recording: whoever sees the
- * region's word sees pln_process. The semaphore is changed by the kernel at any time. */
+/* Whether records go into rings. Acquire, pairs with the release store of pln_recording: whoever sees the region's word
+ * sees pln_process. The word itself is relaxed: a session begins and ends when the thread gets to know it. */
+static inline uint32_t pln_records(void) {
+    return __atomic_load_n(__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
+}
+
+/* Whether rings or a tracer want ranges: the whole cost of a range that nobody wants. */
 static inline bool pln_wanted(void) {
-    const uint32_t *recording = __atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE);
-    return (__atomic_load_n(recording, __ATOMIC_RELAXED) |
-            __atomic_load_n(&PLN_SEMAPHORE(range), __ATOMIC_RELAXED)) != 0;
+    return (pln_records() | __atomic_load_n(&PLN_SEMAPHORE(range), __ATOMIC_RELAXED)) != 0;
 }
 
 /* Counts so that a signal handler on the same thread cannot fall between load and store. Other threads only read. */

@@ -7,10 +7,6 @@
 
 #include <string.h>
 
-static uint32_t recording(void) {
-    return __atomic_load_n(__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
-}
-
 void pln_lose(struct pln_ring *ring, uint32_t kind) {
     pln_count(&ring->emitted);
     pln_count(&ring->lost[kind]);
@@ -44,7 +40,8 @@ static void check_lease(uint64_t now_ns) {
 
 void pln_store(struct pln_ring *ring, const struct pln_range *record) {
     uint64_t head = ring->head;
-    uint64_t tail = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE); /* pairs with the release in drain.c: slots are free */
+    uint64_t tail =
+        __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE); /* pairs with the release in drain.c: slots are free */
     if (PLN_UNLIKELY(head - tail > pln_process.ring_mask)) {
         pln_lose(ring, record->kind);
         check_lease(record->end_ns);
@@ -52,7 +49,8 @@ void pln_store(struct pln_ring *ring, const struct pln_range *record) {
     }
     pln_count(&ring->emitted);
     pln_ring_records(ring)[head & pln_process.ring_mask] = *record;
-    __atomic_store_n(&ring->head, head + 1, __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
+    __atomic_store_n(&ring->head, head + 1,
+                     __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
 }
 
 static struct pln_ring *ring_of_thread(void) {
@@ -84,7 +82,7 @@ static void open_range(struct pln_ring *ring, struct pln_token *token) {
     token->depth = (uint16_t)depth;
     token->tid = ring->tid;
     token->generation = pln_process.generation;
-    token->recorded = recording();
+    token->recorded = pln_records();
     token->ring = ring;
     token->start_ns = pln_now_ns();
     publish(ring, depth, token);
@@ -185,7 +183,7 @@ void pln_mark(uint32_t name, uint64_t value) {
         .end_tid = ring->tid,
         .value = value,
     };
-    if (recording())
+    if (pln_records())
         pln_store(ring, &mark);
     pln_probe(&mark);
     leave(ring);

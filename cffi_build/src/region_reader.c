@@ -44,14 +44,13 @@ static bool page_aligned(uint64_t offset) {
 static bool makes_sense(const struct pln_region *geometry, uint64_t file_bytes) {
     const struct pln_region *g = geometry;
     uint64_t ring_bytes = PLN_RING_HEADER + (uint64_t)g->ring_records * PLN_RECORD_SIZE;
-    return g->magic == PLN_MAGIC && g->version == PLN_VERSION &&
-           g->ring_records > 0 && g->ring_records <= RING_RECORDS_MAX && (g->ring_records & (g->ring_records - 1)) == 0 &&
-           g->ring_max > 0 && g->ring_max <= RING_MAX &&
-           g->ring_stride >= ring_bytes && g->ring_stride < ring_bytes + PAGE_BYTES_MAX && page_aligned(g->ring_stride) &&
-           g->strings_offset >= sizeof *g && g->strings_offset <= PAGE_BYTES_MAX && page_aligned(g->strings_offset) &&
-           g->strings_size > 0 && g->strings_size <= STRINGS_BYTES_MAX && g->strings_size % 8 == 0 &&
-           g->rings_offset >= g->strings_offset + g->strings_size && g->rings_offset <= file_bytes &&
-           page_aligned(g->rings_offset);
+    return g->magic == PLN_MAGIC && g->version == PLN_VERSION && g->ring_records > 0 &&
+           g->ring_records <= RING_RECORDS_MAX && (g->ring_records & (g->ring_records - 1)) == 0 && g->ring_max > 0 &&
+           g->ring_max <= RING_MAX && g->ring_stride >= ring_bytes && g->ring_stride < ring_bytes + PAGE_BYTES_MAX &&
+           page_aligned(g->ring_stride) && g->strings_offset >= sizeof *g && g->strings_offset <= PAGE_BYTES_MAX &&
+           page_aligned(g->strings_offset) && g->strings_size > 0 && g->strings_size <= STRINGS_BYTES_MAX &&
+           g->strings_size % 8 == 0 && g->rings_offset >= g->strings_offset + g->strings_size &&
+           g->rings_offset <= file_bytes && page_aligned(g->rings_offset);
 }
 
 static int open_region(struct pln_reader *reader, int fd) {
@@ -135,8 +134,7 @@ void pln_reader_map_rings(struct pln_reader *reader) {
         return;
     while (reader->ring_count < count) {
         uint64_t offset = geometry->rings_offset + reader->ring_count * geometry->ring_stride;
-        void *ring =
-            mmap(NULL, geometry->ring_stride, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd, (off_t)offset);
+        void *ring = mmap(NULL, geometry->ring_stride, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd, (off_t)offset);
         if (ring == MAP_FAILED)
             return;
         reader->rings[reader->ring_count++] = (struct ring_reader){.ring = ring};

@@ -62,8 +62,7 @@ int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind) {
 
 int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned count) {
     struct pln_region *region = reader->region;
-    if (reader->consumer_pid == 0 ||
-        __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED) != reader->consumer_pid)
+    if (reader->consumer_pid == 0 || __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED) != reader->consumer_pid)
         return -ESTALE;
     __atomic_store_n(&region->lease_ns, pln_now_ns(), __ATOMIC_RELAXED);
     if (__atomic_exchange_n(&region->recording, 1, __ATOMIC_RELAXED) == 0)
@@ -112,8 +111,7 @@ static void await_stragglers(const struct pln_reader *reader, uint64_t deadline_
     const struct timespec pause = {.tv_nsec = 50000};
     for (uint32_t i = 0; i < reader->ring_count; i++)
         /* Acquire, pairs with the release in leave() in record.c. */
-        while (__atomic_load_n(&reader->rings[i].ring->busy, __ATOMIC_ACQUIRE) != 0 &&
-               pln_now_ns() < deadline_ns)
+        while (__atomic_load_n(&reader->rings[i].ring->busy, __ATOMIC_ACQUIRE) != 0 && pln_now_ns() < deadline_ns)
             nanosleep(&pause, NULL);
 }
 

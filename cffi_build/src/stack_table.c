@@ -18,32 +18,38 @@ struct pln_stack_table {
 
 struct pln_stack_table *stack_table_new(void) {
     struct pln_stack_table *table = calloc(1, sizeof *table);
-    if (!table) return NULL;
+    if (!table)
+        return NULL;
     table->mask = 4095;
     table->slots = calloc(table->mask + 1, sizeof *table->slots);
-    if (table->slots) return table;
+    if (table->slots)
+        return table;
     free(table);
     return NULL;
 }
 
 void stack_table_free(struct pln_stack_table *table) {
-    if (!table) return;
+    if (!table)
+        return;
     free(table->slots);
     free(table);
 }
 
 static struct slot *find(struct slot *slots, uint32_t mask, uint64_t hash) {
     uint32_t at = (uint32_t)hash & mask;
-    while (slots[at].id && slots[at].hash != hash) at = (at + 1) & mask;
+    while (slots[at].id && slots[at].hash != hash)
+        at = (at + 1) & mask;
     return &slots[at];
 }
 
 static bool grow(struct pln_stack_table *table) {
     uint32_t mask = table->mask * 2 + 1;
     struct slot *slots = calloc((size_t)mask + 1, sizeof *slots);
-    if (!slots) return false;
+    if (!slots)
+        return false;
     for (uint32_t i = 0; i <= table->mask; i++)
-        if (table->slots[i].id) *find(slots, mask, table->slots[i].hash) = table->slots[i];
+        if (table->slots[i].id)
+            *find(slots, mask, table->slots[i].hash) = table->slots[i];
     free(table->slots);
     table->slots = slots;
     table->mask = mask;
@@ -53,10 +59,13 @@ static bool grow(struct pln_stack_table *table) {
 uint32_t stack_table_intern(struct pln_stack_table *table, uint64_t hash, bool *fresh) {
     *fresh = false;
     struct slot *slot = find(table->slots, table->mask, hash);
-    if (slot->id) return slot->id;
-    if (table->count >= MAX_STACKS) return 0;
+    if (slot->id)
+        return slot->id;
+    if (table->count >= MAX_STACKS)
+        return 0;
     if (table->count * 2 > table->mask) {
-        if (!grow(table)) return 0;
+        if (!grow(table))
+            return 0;
         slot = find(table->slots, table->mask, hash);
     }
     *fresh = true;

@@ -47,21 +47,25 @@ static bool is_function(const Elf64_Sym *symbol) {
 
 static int load_table(struct pln_symbols *file, const Elf64_Shdr *table, const Elf64_Shdr *names) {
     size_t total = table->sh_size / sizeof(Elf64_Sym);
-    if (!total || total > MAX_SYMBOLS) return ENOEXEC;
+    if (!total || total > MAX_SYMBOLS)
+        return ENOEXEC;
     Elf64_Sym *chunk = malloc(CHUNK * sizeof *chunk);
     struct symbol *symbols = malloc(total * sizeof *symbols);
     size_t count = 0;
     for (size_t at = 0; chunk && symbols && at < total; at += CHUNK) {
         size_t n = total - at < CHUNK ? total - at : CHUNK;
-        if (!read_at(file->fd, chunk, n * sizeof *chunk, table->sh_offset + at * sizeof *chunk)) break;
+        if (!read_at(file->fd, chunk, n * sizeof *chunk, table->sh_offset + at * sizeof *chunk))
+            break;
         for (size_t i = 0; i < n; i++) {
-            if (!is_function(&chunk[i])) continue;
+            if (!is_function(&chunk[i]))
+                continue;
             uint32_t size = chunk[i].st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)chunk[i].st_size;
             symbols[count++] = (struct symbol){chunk[i].st_value, size, chunk[i].st_name};
         }
     }
     free(chunk);
-    if (!symbols) return ENOMEM;
+    if (!symbols)
+        return ENOMEM;
     qsort(symbols, count, sizeof *symbols, by_address);
     struct symbol *fitted = realloc(symbols, (count ? count : 1) * sizeof *symbols);
     file->symbols = fitted ? fitted : symbols;
@@ -79,12 +83,16 @@ static int load(struct pln_symbols *file) {
         return ENOEXEC;
     for (unsigned i = 0; i < header.e_phnum && file->segment_count < MAX_SEGMENTS; i++) {
         Elf64_Phdr *segment = &file->segments[file->segment_count];
-        if (!read_at(file->fd, segment, sizeof *segment, header.e_phoff + i * sizeof *segment)) return ENOEXEC;
-        if (segment->p_type == PT_LOAD) file->segment_count++;
+        if (!read_at(file->fd, segment, sizeof *segment, header.e_phoff + i * sizeof *segment))
+            return ENOEXEC;
+        if (segment->p_type == PT_LOAD)
+            file->segment_count++;
     }
-    if (!header.e_shnum || header.e_shnum > MAX_SECTIONS) return ENOEXEC;
+    if (!header.e_shnum || header.e_shnum > MAX_SECTIONS)
+        return ENOEXEC;
     Elf64_Shdr *sections = malloc(header.e_shnum * sizeof *sections);
-    if (!sections) return ENOMEM;
+    if (!sections)
+        return ENOMEM;
     int result = ENOEXEC;
     if (read_at(file->fd, sections, header.e_shnum * sizeof *sections, header.e_shoff)) {
         const Elf64_Shdr *best = NULL;
@@ -92,7 +100,8 @@ static int load(struct pln_symbols *file) {
             if ((sections[i].sh_type == SHT_SYMTAB || (sections[i].sh_type == SHT_DYNSYM && !best)) &&
                 sections[i].sh_link < header.e_shnum)
                 best = &sections[i];
-        if (best) result = load_table(file, best, &sections[best->sh_link]);
+        if (best)
+            result = load_table(file, best, &sections[best->sh_link]);
     }
     free(sections);
     return result;
@@ -111,19 +120,24 @@ struct pln_symbols *pln_symbols_open(const char *path, int *error) {
         *error = errno;
     else
         *error = S_ISREG(status.st_mode) ? load(file) : ENOEXEC;
-    if (!*error) return file;
+    if (!*error)
+        return file;
     pln_symbols_close(file);
     return NULL;
 }
 
 void pln_symbols_close(struct pln_symbols *file) {
-    if (!file) return;
-    if (file->fd >= 0) close(file->fd);
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
     free(file->symbols);
     free(file);
 }
 
-size_t pln_symbols_bytes(const struct pln_symbols *file) { return sizeof *file + file->count * sizeof *file->symbols; }
+size_t pln_symbols_bytes(const struct pln_symbols *file) {
+    return sizeof *file + file->count * sizeof *file->symbols;
+}
 
 static uint64_t address_of(const struct pln_symbols *file, uint64_t offset) {
     for (unsigned i = 0; i < file->segment_count; i++) {
@@ -144,14 +158,18 @@ int pln_symbols_find(const struct pln_symbols *file, uint64_t file_offset, char 
         else
             high = middle;
     }
-    if (!low || !room) return false;
+    if (!low || !room)
+        return false;
     const struct symbol *symbol = &file->symbols[low - 1];
     /* Assembly often states no size; then the symbol reaches to the next one. */
-    if (symbol->size && address - symbol->address >= symbol->size) return false;
-    if (symbol->name >= file->names_size) return false;
+    if (symbol->size && address - symbol->address >= symbol->size)
+        return false;
+    if (symbol->name >= file->names_size)
+        return false;
     size_t wanted = file->names_size - symbol->name < room - 1 ? file->names_size - symbol->name : room - 1;
     ssize_t got = pread(file->fd, name, wanted, (off_t)(file->names_offset + symbol->name));
-    if (got <= 0) return false;
+    if (got <= 0)
+        return false;
     name[got] = 0;
     return name[0] != 0;
 }

@@ -69,7 +69,7 @@ static void close_leftovers(struct pln_ring *ring) {
             .depth = (uint16_t)(depth - 1),
             .end_tid = ring->tid,
         };
-        if (range.seq == 0 || !pln_close(ring, depth - 1, range.seq) || *pln_recording == 0)
+        if (range.seq == 0 || !pln_close(ring, depth - 1, range.seq) || !pln_records())
             continue;
         if (depth > PLN_OPEN_MAX) {
             pln_lose(ring, PLN_RANGE); /* its begin was not kept */
@@ -153,7 +153,7 @@ void pln_thread_announce(struct pln_ring *ring) {
         .name = pln_intern(ring->comm, strnlen(ring->comm, sizeof ring->comm)),
         .end_tid = ring->tid,
     };
-    if (*pln_recording != 0)
+    if (pln_records())
         pln_store(ring, &record);
     pln_probe(&record);
 }

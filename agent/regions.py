@@ -1,0 +1,87 @@
+"""All regions that are open, by process, and which session gets what from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+from pillion_agent.procfs import find_regions
+from pillion_agent.region import Region, RegionRefused
+from pillion_agent.session import Session
+from pillion_agent.targets import Targets
+
+
+class Regions:
+    """A process has one region, two for a moment around an exec."""
+
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
+        self._by_pid: dict[int, list[Region]] = {}
+        self._numbers = 0
+
+    def __iter__(self) -> Iterator[Region]:
+        for regions in list(self._by_pid.values()):
+            yield from regions
+
+    def pids(self) -> set[int]:
+        return set(self._by_pid)
+
+    def find(self, pid: int, sessions: list[Session]) -> None:
+        """Opens the regions that a process has already, for these sessions."""
+        with suppress(OSError):
+            for path in find_regions(pid):
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    self.open(pid, fd, sessions)
+                finally:
+                    os.close(fd)
+
+    def open(self, pid: int, fd: int, sessions: list[Session]) -> None:
+        """Opens a region and drains it into the sessions' spools; what cannot be drained is a loss of theirs."""
+        inode = os.fstat(fd).st_ino
+        region = next((known for known in self._by_pid.get(pid, []) if known.inode == inode), None)
+        try:
+            if not region:
+                region = Region(fd, pid, self._numbers + 1)
+                self._numbers += 1
+                self._by_pid.setdefault(pid, []).append(region)
+                self._targets.set_tls_offset(pid, region.tls_offset)
+            for session in sessions:
+                if session.request.transport == "rings" and session.bit not in region.sessions:
+                    region.join(session.bit, session.spool)
+        except RegionRefused as refusal:
+            for session in sessions:
+                session.lose(refusal.loss, pid, 0, 1)
+
+    def drain(self) -> None:
+        for region in self:
+            region.drain()
+
+    def leave(self, session: Session) -> None:
+        """Ends a session's part in all regions."""
+        for region in self:
+            _leave(session, region)
+
+    def close(self, pid: int, sessions: dict[int, Session]) -> None:
+        """Nobody writes into the regions of this process any more."""
+        for region in self._by_pid.pop(pid, []):
+            for bit in region.sessions:
+                _leave(sessions[bit], region)
+            region.close()
+
+    def records(self, session: Session) -> int:
+        return sum(region.records(session.bit) for region in self)
+
+    def lost(self, session: Session) -> int:
+        mine = (region for region in self if session.bit in region.sessions)
+        return sum(count for region in mine for _, _, count in region.losses())
+
+
+def _leave(session: Session, region: Region) -> None:
+    if session.bit not in region.sessions:
+        return
+    records, losses = region.leave(session.bit)
+    session.ring_records += records
+    for kind, tid, count in losses:
+        session.lose(kind, region.pid, tid, count)

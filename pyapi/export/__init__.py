@@ -1,0 +1,1 @@
+"""Captures in the formats of other tools."""

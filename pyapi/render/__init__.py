@@ -1,0 +1,1 @@
+"""Analyses as text and JSON. Renderers never compute."""

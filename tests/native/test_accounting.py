@@ -1,0 +1,137 @@
+"""Nothing is lost silently: what a thread emitted is what was delivered plus what was counted as lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pillion._native import lib
+from pillion._range import _Range
+from pillion_probes import CONSTANTS
+
+COUNT = 1_000_003
+RANGE = CONSTANTS["PLN_RANGE"]
+
+
+def test_default_rings_account_for_a_million_ranges(alone: Callable[..., Any]) -> None:
+    code = f"""
+spool_fd = os.memfd_create("spool")
+assert lib.pln_self_start(spool_fd) == 0
+for _ in range({COUNT}):
+    with _Range("step"):
+        pass
+sink, losses = ffi.new("struct pln_sink *"), ffi.new("struct pln_loss[8]")
+lost = {{losses[i].kind: losses[i].count for i in range(lib.pln_self_stop(sink, losses, 8))}}
+print((sink.records, lost))
+"""
+    records, lost = alone(code)
+    thread_record = 1
+    assert set(lost) <= {RANGE}
+    assert records - thread_record + lost.get(RANGE, 0) == COUNT
+
+
+def test_a_ring_that_is_too_small_counts_what_it_loses(jobs: Any, collect: Callable[..., Any]) -> None:
+    code = f"""
+for _ in range({COUNT}):
+    with _Range("step"):
+        pass
+"""
+    job = jobs.python(code, PILLION_RING_RECORDS="64")
+    _, region_fd = jobs.region()
+    collector = collect(region_fd)
+    collector.begin()
+    while job.poll() is None:
+        collector.drain()
+    collector.end()
+    delivered = len(collector.spool.records()) + len(collector.spool.records("PLN_THREAD"))
+    (ring,) = collector.rings()
+    assert ring["emitted"] == COUNT + 1
+    assert ring["emitted"] == ring["head"] + sum(ring["lost"])
+    assert delivered + collector.losses()[RANGE] == ring["emitted"]
+    assert collector.losses()[RANGE] > 0
+
+
+def test_a_region_that_recorded_from_its_start_is_kept_from_its_start(jobs: Any, collect: Callable[..., Any]) -> None:
+    job = jobs.python("for _ in range(101):\n    with _Range('step'):\n        pass")
+    _, region_fd = jobs.region()
+    assert job.wait() == 0
+    collector = collect(region_fd)
+    collector.begin()
+    collector.end()
+    assert len(collector.spool.records()) == 101
+
+
+@pytest.mark.parametrize("environment", [{"PILLION_RING_RECORDS": "64"}, {}], ids=["full rings", "roomy rings"])
+def test_signal_handlers_may_make_ranges(
+    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path], link: list[str], environment: dict[str, str]
+) -> None:
+    program = compile_c(Path(__file__).with_name("signal_storm.c"), *link)
+    job = jobs.start(program, "5003", **environment)
+    _, region_fd = jobs.region()
+    collector = collect(region_fd)
+    collector.begin()
+    while job.poll() is None:
+        collector.drain()
+    attempts = int(job.communicate()[0])
+    collector.end()
+    (ring,) = collector.rings()
+    thread_record = 1
+    assert ring["emitted"] == attempts + thread_record
+    assert ring["emitted"] == ring["head"] + sum(ring["lost"])
+    assert ring["depth"] == 0
+
+
+def test_sessions_that_come_and_go_report_each_range_once(collect: Callable[..., Any]) -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            with _Range("outer"), _Range("inner"):
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    sessions = []
+    for _ in range(23):
+        collector = collect()
+        collector.begin()
+        while collector.drain() == 0:
+            pass
+        collector.end()
+        sessions.append(collector)
+    done.set()
+    for thread in threads:
+        thread.join()
+
+    seen: set[int] = set()
+    for collector in sessions:
+        records = collector.spool.records()
+        ids = set((records["tid"].astype("u8") << 32 | records["seq"]).tolist())
+        assert len(ids) == len(records)
+        assert not ids & seen
+        seen |= ids
+        for tid in set(records["tid"].tolist()):
+            seqs = records["seq"][records["tid"] == tid]
+            assert collector.losses() or len(seqs) == seqs.max() - seqs.min() + 1
+
+
+def test_names_beyond_the_log_are_counted(jobs: Any, collect: Callable[..., Any]) -> None:
+    code = """
+for i in range(70):  # of one mebibyte each, into 64
+    with _Range(f"{i}" + "x" * (1 << 20)):
+        pass
+"""
+    job = jobs.python(code)
+    _, region_fd = jobs.region()
+    assert job.wait() == 0
+    collector = collect(region_fd)
+    collector.begin()
+    collector.end()
+    nameless = [record for record in collector.spool.records() if record["name"] == 0]
+    assert len(collector.spool.records()) == 70
+    assert len(nameless) == collector.losses()[lib.PLN_LOSS_STRINGS] == 7

@@ -1,0 +1,166 @@
+"""Each analysis on captures whose answers can be counted by hand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from range_tree import Range, spool_of, threads
+from spool_writer import SpoolWriter
+
+from pillion import analysis
+from pillion._capture import Capture
+from pillion._merge import merge
+from pillion._spool import parse_spool
+from pillion._tables import Columns, Tables
+
+
+def tables_of(writer: SpoolWriter) -> Tables:
+    return merge(parse_spool(writer.to_bytes()))[0]
+
+
+def by_name(columns: Columns) -> dict[str, dict[str, Any]]:
+    rows = [dict(zip(columns, values)) for values in zip(*(column.tolist() for column in columns.values()))]
+    return {row["name"]: row for row in rows}
+
+
+def test_by_range(training: Capture) -> None:
+    rows = by_name(analysis.ranges(training.columns))
+    step = rows["step"]
+    assert (step["calls"], step["cpu_total_ns"], step["self_cpu_ns"]) == (1, 1_000, 300)
+    assert (step["samples"], step["on_cpu_ns"], step["self_on_cpu_ns"], step["off_cpu_ns"]) == (3, 300, 100, 0)
+    load = rows["load"]
+    assert (load["off_cpu_ns"], load["self_off_cpu_ns"], load["runnable_ns"], load["samples"]) == (300, 300, 20, 0)
+
+
+def test_a_wait_counts_as_far_as_it_overlaps_its_range(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "outer", 100, 900, seq=1)
+    spool.record(1, 7, "inner", 100, 500, seq=2, parent=1, depth=1)
+    spool.sample("WAIT", 41, 7, 400, 700, range_seq=2, weight_ns=250)
+    rows = by_name(analysis.ranges(tables_of(spool)))
+    assert (rows["inner"]["off_cpu_ns"], rows["inner"]["runnable_ns"]) == (100, 100)
+    assert (rows["outer"]["off_cpu_ns"], rows["outer"]["self_off_cpu_ns"]) == (100, 0)
+
+
+def test_samples_of_a_lost_range_count_for_its_name(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "kept", 100, 900, seq=1)
+    spool.sample("SAMPLE", 41, 7, 950, 950, range_seq=2, range_name=spool.string(1, "lost"), weight_ns=13)
+    spool.sample("WAIT", 41, 7, 950, 967, range_seq=3, range_name=spool.string(1, "kept"))
+    rows = by_name(analysis.ranges(tables_of(spool)))
+    assert (rows["lost"]["calls"], rows["lost"]["samples"], rows["lost"]["self_on_cpu_ns"]) == (0, 1, 13)
+    assert (rows["kept"]["calls"], rows["kept"]["off_cpu_ns"]) == (1, 17)
+
+
+def test_by_function(training: Capture) -> None:
+    rows = by_name(analysis.functions(training.columns))
+    assert {"Py_RunMain", "_PyEval_EvalFrameDefault"}.isdisjoint(rows)
+    gemm, main = rows["gemm"], rows["main"]
+    assert (gemm["self_samples"], gemm["samples"], gemm["self_on_cpu_ns"]) == (3, 3, 300)
+    assert (main["self_samples"], main["samples"], main["on_cpu_ns"], main["off_cpu_ns"]) == (0, 3, 300, 300)
+    assert (main["kind"], main["file"], main["line"]) == ("python", "train.py", 10)
+    assert rows["__schedule"]["self_off_cpu_ns"] == 300
+
+
+def test_recursion_counts_once(spool: SpoolWriter) -> None:
+    for frame, (name, line) in enumerate([("fib", 3), ("fib", 4), ("main", 9)], start=1):
+        spool.object("frame", id=frame, kind="python", name=name, file="a.py", line=line)
+    spool.object("stack", id=1, frames=[1, 2, 2, 2, 3])
+    spool.object("stack", id=2, frames=[2, 2, 3])
+    for ts_ns in range(5):
+        spool.sample("SAMPLE", 41, 41, ts_ns, ts_ns, stack=1 + ts_ns % 2, weight_ns=7)
+    rows = by_name(analysis.functions(tables_of(spool)))
+    assert set(rows) == {"fib", "main"}
+    assert (rows["fib"]["samples"], rows["fib"]["self_samples"], rows["fib"]["on_cpu_ns"]) == (5, 5, 35)
+    assert rows["fib"]["line"] == 4  # on every stack; line 3 on three of five
+    assert (rows["main"]["samples"], rows["main"]["self_samples"]) == (5, 0)
+
+
+def test_by_thread(training: Capture) -> None:
+    rows = by_name(analysis.threads(training.columns))
+    assert {name: (row["tid"], row["calls"], row["samples"], row["waits"]) for name, row in rows.items()} == {
+        "train": (41, 3, 3, 0),
+        "loader-0": (43, 1, 0, 1),
+    }
+    assert (rows["train"]["on_cpu_ns"], rows["train"]["off_cpu_ns"], rows["train"]["runnable_ns"]) == (700, 300, 20)
+
+
+def test_a_thread_that_nobody_measured_has_no_times(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "step", 10, 20, seq=1)
+    (row,) = by_name(analysis.threads(tables_of(spool))).values()
+    assert (row["tid"], row["calls"], row["on_cpu_ns"], row["switches"]) == (7, 1, -1, -1)
+    (process,) = by_name(analysis.processes(tables_of(spool))).values()
+    assert (process["pid"], process["threads"], process["on_cpu_ns"]) == (41, 1, -1)
+
+
+def test_by_process(training: Capture) -> None:
+    (row,) = by_name(analysis.processes(training.columns)).values()
+    assert (row["name"], row["threads"], row["calls"], row["samples"], row["waits"]) == ("train", 2, 4, 3, 1)
+    assert (row["on_cpu_ns"], row["off_cpu_ns"], row["switches"]) == (700, 1_300, 4)
+
+
+def test_by_wait(training: Capture) -> None:
+    (row,) = by_name(analysis.waits(training.columns)).values()
+    assert (row["name"], row["file"], row["line"], row["reason"]) == ("get", "queue.py", 171, "futex_wait_queue")
+    assert (row["count"], row["off_cpu_ns"], row["max_ns"], row["runnable_ns"]) == (1, 300, 300, 20)
+    assert (row["state"], row["woken_by"], row["range"]) == ("sleeping", "train (41)", "load")
+
+
+def test_waits_in_one_place_are_one_row(spool: SpoolWriter) -> None:
+    spool.object("frame", id=1, kind="kernel", name="schedule")
+    spool.object("frame", id=2, kind="kernel", name="pipe_read")
+    spool.object("frame", id=3, kind="python", name="recv", file="c.py", line=1)
+    spool.object("stack", id=1, frames=[1, 2, 3])
+    spool.object("stack", id=2, frames=[2, 3])
+    spool.object("thread", pid=41, tid=9, comm="writer")
+    spool.sample("WAIT", 41, 7, 0, 100, stack=1, waker_pid=41, waker_tid=9)
+    spool.sample("WAIT", 41, 7, 200, 230, stack=2, waker_pid=41, waker_tid=8)
+    spool.sample("WAIT", 41, 7, 300, 301, stack=2, flags=8)  # preempted
+    columns = analysis.waits(tables_of(spool))
+    rows = sorted(zip(columns["reason"], columns["count"], columns["off_cpu_ns"], columns["woken_by"]))
+    assert rows == [("pipe_read", 2, 130, "writer (9)"), ("preempted", 1, 1, "")]
+
+
+def test_nothing_recorded_gives_no_rows(spool: SpoolWriter) -> None:
+    tables = tables_of(spool)
+    for view in (analysis.ranges, analysis.functions, analysis.threads, analysis.processes, analysis.waits):
+        assert {len(column) for column in view(tables).values()} == {0}
+
+
+@settings(max_examples=50, deadline=None)
+@given(threads(), st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 10**6)), max_size=30))
+def test_samples_of_random_trees(all_threads: list[list[Range]], picks: list[tuple[int, int]]) -> None:
+    """Each sample counts for its range and every range around it; each name by the sum over its ranges."""
+    writer = spool_of(all_threads)
+    flat = [(ranges, seq) for ranges in all_threads for seq in range(1, len(ranges) + 1)]
+    own: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for pick, weight_ns in picks if flat else []:
+        ranges, seq = flat[pick % len(flat)]
+        made = ranges[seq - 1]
+        writer.sample("SAMPLE", 41, made.tid, made.start_ns, made.start_ns, range_seq=seq, weight_ns=weight_ns)
+        own[made.name] += weight_ns
+        above: Range | None = made
+        while above:
+            total[above.name] += weight_ns
+            above = None if above.parent is None else ranges[above.parent]
+    rows = by_name(analysis.ranges(tables_of(writer)))
+    assert {name: row["self_on_cpu_ns"] for name, row in rows.items() if row["self_on_cpu_ns"]} == own
+    assert {name: row["on_cpu_ns"] for name, row in rows.items() if row["on_cpu_ns"]} == total
+
+
+@pytest.mark.parametrize("depth", [1, 300, 65_535])
+def test_deep_chains_are_summed(spool: SpoolWriter, depth: int) -> None:
+    spool.record(1, 7, "deep", 0, 10**6, seq=1)
+    (first,) = spool._records[1]
+    chain = np.repeat(np.array([first]), depth + 1)
+    chain["seq"] = np.arange(1, depth + 2)
+    chain["parent"] = np.arange(depth + 1)
+    chain["depth"] = np.arange(depth + 1)
+    spool._records[1] = list(chain)
+    spool.sample("SAMPLE", 41, 7, 5, 5, range_seq=depth + 1, weight_ns=3)
+    (row,) = by_name(analysis.ranges(tables_of(spool))).values()
+    assert (row["samples"], row["on_cpu_ns"], row["self_on_cpu_ns"]) == (depth + 1, 3 * (depth + 1), 3)

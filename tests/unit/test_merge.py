@@ -1,0 +1,153 @@
+"""From a spool to tables: exact answers on a small spool, and on random trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from range_tree import Range, spool_of, threads
+from spool_writer import SpoolWriter
+
+from pillion._capture import Capture
+from pillion._merge import merge
+from pillion._spool import parse_spool
+from pillion._tables import Tables
+from pillion_probes.layout import CONSTANTS
+
+
+def tables_of(writer: SpoolWriter) -> Tables:
+    return merge(parse_spool(writer.to_bytes()))[0]
+
+
+def names(tables: Tables, table: str, column: str) -> list[str]:
+    return [str(text) for text in tables["strings"]["text"][tables[table][column]]]
+
+
+def rows(capture: Capture, table: str) -> list[dict[str, Any]]:
+    return list(capture.tables[table].to_pylist())
+
+
+def test_ranges_are_sorted_and_know_their_parents(training: Capture) -> None:
+    events = training.columns["events"]
+    assert names(training.columns, "events", "name") == ["step", "forward", "backward", "load"]
+    assert events["parent"].tolist() == [-1, 0, 0, -1]
+    assert events["start_ns"].tolist() == [1_000, 1_100, 1_500, 1_200]
+    assert names(training.columns, "events", "args") == ["", "layer 1", "", ""]
+
+
+def test_samples_belong_to_their_innermost_range(training: Capture) -> None:
+    samples = training.columns["samples"]
+    assert samples["event"].tolist() == [1, 1, 0]
+    assert names(training.columns, "samples", "range_name") == ["forward", "forward", "step"]
+
+
+def test_a_wait_says_who_ended_it(training: Capture) -> None:
+    (wait,) = rows(training, "waits")
+    assert (wait["start_ns"], wait["end_ns"], wait["runnable_ns"]) == (1_300, 1_600, 20)
+    assert (wait["event"], wait["state"], wait["waker_pid"], wait["waker_tid"]) == (3, 1, 41, 41)
+
+
+def test_stacks_stop_where_the_interpreter_begins(training: Capture) -> None:
+    frames = [frame["name"] for frame in rows(training, "frames")]
+    stacks = [[frames[frame] for frame in stack["frames"]] for stack in rows(training, "stacks")]
+    assert stacks == [
+        [],
+        ["gemm", "matmul", "main"],
+        ["__schedule", "futex_wait_queue", "pthread_cond_wait", "get", "main"],
+    ]
+
+
+def test_a_stack_without_python_keeps_its_native_frames(spool: SpoolWriter) -> None:
+    for frame, name in enumerate(["worker", "_PyEval_EvalFrameDefault", "main"], start=1):
+        spool.object("frame", id=frame, kind="native", name=name)
+    spool.object("stack", id=1, frames=[1, 2, 3])
+    assert tables_of(spool)["stacks"]["frames"][1].tolist() == [0, 1, 2]
+
+
+def test_threads_and_processes_are_listed(training: Capture) -> None:
+    assert [(row["tid"], row["name"], row["on_cpu_ns"]) for row in rows(training, "threads")] == [
+        (41, "train", 700),
+        (43, "loader-0", 0),
+    ]
+    (process,) = rows(training, "processes")
+    assert (process["cmdline"], process["end_ns"]) == ("python 'a b.py'", -1)
+
+
+def test_strings_of_regions_become_one_table(spool: SpoolWriter) -> None:
+    spool.region(2, 42)
+    spool.string(2, "an earlier name, so that the ids differ")
+    spool.record(1, 7, "forward", 10, 20, seq=1)
+    spool.record(2, 7, "forward", 10, 20, seq=1)
+    tables = tables_of(spool)
+    assert names(tables, "events", "name") == ["forward", "forward"]
+    assert tables["strings"]["text"].tolist().count("forward") == 1
+
+
+def test_an_unknown_string_id_is_no_name(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "forward", 10, 20, seq=1)
+    spool._records[1][0]["name"] = 2**32 - 1
+    assert names(tables_of(spool), "events", "name") == [""]
+
+
+def test_a_sample_belongs_to_the_region_its_process_had_then(spool: SpoolWriter) -> None:
+    spool.region(2, 41, 1_000)  # the process called exec
+    spool.record(1, 41, "before", 100, 900, seq=1)
+    spool.record(2, 41, "after", 1_100, 1_900, seq=1)
+    for ts_ns, region in ((500, 1), (1_500, 2)):
+        name = spool.string(region, ("before", "after")[region - 1])
+        spool.sample("SAMPLE", 41, 41, ts_ns, ts_ns, range_seq=1, range_name=name)
+    spool.sample("SAMPLE", 77, 41, 500, 500, range_seq=1, range_name=1)  # a process without a region
+    tables = tables_of(spool)
+    assert [tables["samples"]["event"][row] for row in (0, 1, 2)] in ([0, -1, 1], [-1, 0, 1])
+    assert sorted(names(tables, "samples", "range_name")) == ["", "after", "before"]
+
+
+def test_a_sample_of_a_range_that_was_lost_keeps_its_name(spool: SpoolWriter) -> None:
+    spool.sample("SAMPLE", 41, 41, 10, 10, range_seq=5, range_name=spool.string(1, "lost"))
+    tables = tables_of(spool)
+    assert tables["samples"]["event"].tolist() == [-1]
+    assert names(tables, "samples", "range_name") == ["lost"]
+
+
+def test_a_mark_is_a_range_without_length(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "epoch", 10, 10, kind=CONSTANTS["PLN_MARK"], value=3)
+    events = tables_of(spool)["events"]
+    assert (events["kind"].tolist(), events["value"].tolist()) == ([CONSTANTS["PLN_MARK"]], [3])
+
+
+def test_ranges_that_name_each_other_as_parents_do_not_make_a_circle(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "a", 10, 20, seq=1, parent=2, depth=1)
+    spool.record(1, 7, "b", 10, 20, seq=2, parent=1, depth=1)
+    spool.record(1, 7, "c", 10, 20, seq=3, parent=3, depth=2)
+    assert tables_of(spool)["events"]["parent"].tolist() == [-1, -1, -1]
+
+
+def test_records_of_unknown_kind_are_skipped(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "later", 10, 20, kind=200)
+    assert len(tables_of(spool)["events"]["id"]) == 0
+
+
+def test_a_spool_without_end_is_reported(spool: SpoolWriter) -> None:
+    losses = tables_of(spool)["losses"]
+    assert dict(zip(losses["kind"], losses["count"])) == {"unfinished": 1}
+
+
+@settings(max_examples=100, deadline=None)
+@given(threads())
+def test_parents_of_random_trees(all_threads: list[list[Range]]) -> None:
+    tables = tables_of(spool_of(all_threads))
+    events = tables["events"]
+    found = {}
+    for row, key in enumerate(zip(events["tid"].tolist(), events["start_ns"].tolist())):
+        parent = events["parent"][row]
+        found[key] = None if parent < 0 else (int(events["tid"][parent]), int(events["start_ns"][parent]))
+    expected = {
+        (made.tid, made.start_ns): None if made.parent is None else (made.tid, ranges[made.parent].start_ns)
+        for ranges in all_threads
+        for made in ranges
+    }
+    assert found == expected
+    order = list(zip(events["pid"], events["tid"], events["start_ns"], -events["end_ns"]))
+    assert order == sorted(order)
+    assert np.array_equal(events["id"], np.arange(len(order)))

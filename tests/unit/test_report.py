@@ -1,0 +1,197 @@
+"""Reports for people and for programs, and the two commands that read captures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spool_writer import SpoolWriter, training_spool
+
+from pillion._capture import SPOOL_NAME, Capture, write_capture
+from pillion._errors import CaptureError, PillionError, UsageError
+from pillion._merge import merge
+from pillion._spool import parse_spool
+from pillion.commands import export, report
+from pillion.render import units
+from pillion.render.json_report import render_json
+from pillion.render.notes import LOSS_KINDS
+from pillion.render.summary import render_summary
+from pillion.render.text import WIDTH, cut, render_report
+from pillion.render.views import VIEWS
+
+TRAINING = training_spool()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "job.pillion"
+    path.mkdir()
+    (path / SPOOL_NAME).write_bytes(TRAINING)
+    write_capture(path / SPOOL_NAME, path)
+    return path
+
+
+def run(command: Any, *words: object) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return int(command.run(parser.parse_args([str(word) for word in words])))
+
+
+def test_a_report_shows_the_rows_and_what_they_rest_on(training: Capture) -> None:
+    assert render_report(training, "range").splitlines() == [
+        "by range: wall time measured, on-CPU time sampled, off-CPU time measured",
+        "",
+        "calls  self wall    wall  samples  on CPU  off CPU  range",
+        "    1      300ns  1.00us        3   300ns        0  step",
+        "    1      500ns   500ns        0       0    300ns  load",
+        "    1      400ns   400ns        0       0        0  backward",
+        "    1      300ns   300ns        2   200ns        0  forward",
+        "",
+        "4 ranges measured, 3 samples at 99 Hz, 1 wait of 100us or longer",
+        "lost: nothing",
+        "cost: 5.00% of one CPU, 1.00 MB of memory",
+    ]
+
+
+def test_a_limit_says_what_it_hides(training: Capture) -> None:
+    lines = render_report(training, "range", limit=1).splitlines()
+    assert [lines[3].split()[-1], lines[4]] == ["step", "… 3 more; --limit 0 shows all"]
+
+
+@pytest.mark.parametrize("by", VIEWS)
+def test_json_has_the_same_frame_for_every_view(training: Capture, by: str) -> None:
+    answer = json.loads(render_json(training, by))
+    assert set(answer) == {"meta", "losses", "rows"}
+    assert set(LOSS_KINDS) <= set(answer["losses"])
+    assert all(type(count) is int for count in answer["losses"].values())
+    assert answer["rows"]
+    assert all("name" in row and "off_cpu_ns" in row for row in answer["rows"])
+
+
+def test_json_of_ranges_has_the_contracts_keys(training: Capture) -> None:
+    rows = {row["name"]: row for row in json.loads(render_json(training, "range"))["rows"]}
+    assert list(rows) == ["step", "load", "backward", "forward"]
+    keys = ("calls", "self_cpu_ns", "cpu_total_ns", "samples", "on_cpu_ns", "off_cpu_ns")
+    assert [rows["step"][key] for key in keys] == [1, 300, 1_000, 3, 300, 0]
+
+
+def test_losses_are_summed_over_threads_and_shown() -> None:
+    spool = SpoolWriter()
+    for tid, count in ((1, 3), (2, 4)):
+        spool.object("loss", kind="ring_full", pid=41, tid=tid, count=count)
+    spool.object("end", end_ns=1)
+    tables, meta = merge(parse_spool(spool.to_bytes()))
+    capture = Capture(tables, meta)
+    assert json.loads(render_json(capture, "range"))["losses"]["ring_full"] == 7
+    assert "lost: 7 ring_full" in render_report(capture, "range")
+
+
+def test_what_nobody_measured_is_null_and_a_dash(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "step", 10, 20, seq=1)
+    tables, meta = merge(parse_spool(spool.to_bytes()))
+    capture = Capture(tables, meta)
+    (row,) = json.loads(render_json(capture, "thread"))["rows"]
+    assert row["on_cpu_ns"] is None
+    assert render_report(capture, "thread").splitlines()[3].split()[3:7] == ["-"] * 4
+
+
+def test_sort_keys_are_columns(training: Capture) -> None:
+    names = [row["name"] for row in json.loads(render_json(training, "range", "name"))["rows"]]
+    assert names == sorted(names)
+    with pytest.raises(UsageError, match=r"cannot sort by nothing: .*cpu_total_ns"):
+        render_report(training, "range", "nothing")
+
+
+def test_a_summary_has_the_top_of_three_views(training: Capture) -> None:
+    lines = render_summary(training).splitlines()
+    assert [line for line in lines if line in ("ranges", "hottest functions", "where it waited")] == [
+        "ranges",
+        "hottest functions",
+        "where it waited",
+    ]
+    assert "get (queue.py:171): futex_wait_queue, woken by train (41)" in lines[-5]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    name=st.text(max_size=300),
+    cut_at=st.integers(0, len(TRAINING)),
+    flips=st.lists(st.tuples(st.integers(0, len(TRAINING) - 1), st.integers(1, 255)), max_size=5),
+)
+def test_reports_stay_in_shape_whatever_was_recorded(name: str, cut_at: int, flips: list[tuple[int, int]]) -> None:
+    spool = SpoolWriter()
+    spool.region(1, 41)
+    spool.record(1, 41, name, 10, 20, seq=1)
+    damaged = bytearray(TRAINING)
+    for place, bits in flips:
+        damaged[place] ^= bits
+    for data in (spool.to_bytes(), bytes(damaged[:cut_at])):
+        try:
+            tables, meta = merge(parse_spool(data))
+        except PillionError:
+            continue
+        capture = Capture(tables, meta)
+        for by in VIEWS:
+            assert max(map(len, render_report(capture, by).splitlines()[2:-3])) <= WIDTH
+            json.loads(render_json(capture, by))
+        render_summary(capture)
+        capture.key_averages().table()
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "text"),
+    [(None, "-"), (0, "0"), (999, "999ns"), (1_000, "1.00us"), (12_345_678, "12.3ms"), (3_600 * 10**9, "3,600s")],
+)
+def test_times_for_people(time_ns: int | None, text: str) -> None:
+    assert units.seconds(time_ns) == text
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert cut("a" * 20 + "b" * 20, 10) == "aaaaaa…bbb"
+    assert cut("line\nbreak\x1b[0m", 40) == "line?break?[0m"
+
+
+# ---- commands ----
+
+
+def test_report_prints(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(report, directory, "--by", "function", "--limit", "1") == 0
+    assert "gemm" in capsys.readouterr().out
+    assert run(report, directory, "--json", "--limit", "2") == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
+
+
+def test_report_refuses_what_makes_no_sense(directory: Path) -> None:
+    with pytest.raises(UsageError, match="negative"):
+        run(report, directory, "--limit", "-1")
+    with pytest.raises(UsageError, match="it has name, calls"):
+        run(report, directory, "--sort", "nothing")
+    with pytest.raises(CaptureError):
+        run(report, directory / "none")
+
+
+def test_the_views_of_the_command_are_those_of_the_renderer() -> None:
+    assert set(report._VIEWS) == set(VIEWS)
+
+
+def test_export_writes_and_does_not_overwrite(directory: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    assert run(export, directory, "-f", "chrome", "-o", target) == 0
+    assert json.loads(target.read_text())["traceEvents"]
+    with pytest.raises(PillionError, match="it exists; add --force"):
+        run(export, directory, "-f", "collapsed", "-o", target)
+    assert run(export, directory, "-f", "collapsed", "-o", target, "--force") == 0
+    assert target.read_text().endswith("gemm 3\n")
+    assert run(export, directory, "-f", "collapsed", "--off-cpu", "-o", target, "--force") == 0
+
+
+def test_export_refuses_what_makes_no_sense(directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--off-cpu"):
+        run(export, directory, "-f", "chrome", "--off-cpu", "-o", tmp_path / "out")
+    with pytest.raises(PillionError, match=r"cannot write .*: No such file"):
+        run(export, directory, "-f", "chrome", "-o", tmp_path / "none" / "out")
