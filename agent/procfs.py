@@ -13,6 +13,8 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Mapping:
+    """path is empty for memory without a file, and "[vdso]" or the like for the kernel's."""
+
     start: int
     end: int
     offset: int
@@ -21,7 +23,7 @@ class Mapping:
 
 
 def read_mappings(pid: int) -> list[Mapping]:
-    """File mappings of a process, in address order.
+    """Mappings of a process, in address order.
 
     Raises:
         OSError: no such process, or not ours to look at.
@@ -29,7 +31,7 @@ def read_mappings(pid: int) -> list[Mapping]:
     found = []
     for line in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines():
         match = _MAPPING.match(line)
-        if match and match[5].startswith("/"):
+        if match:
             path = match[5].removesuffix(" (deleted)")
             found.append(Mapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), match[3], path))
     return found

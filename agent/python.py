@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import re
 import struct
-from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from pillion._native import lib
 from pillion_agent.elf import ELF
 from pillion_agent.procfs import Mapping, read_mappings
 
@@ -64,24 +63,18 @@ class NotPython(Exception):
     """No interpreter is mapped; it may come later."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Code:
-    """One code object.
-
-    Attributes:
-        starts: first instruction index of each stretch of the line table, ascending.
-        lines: its line, aligned with starts.
-    """
+    """One code object; lines is its location table."""
 
     name: str
     file: str
     first_line: int
-    starts: list[int] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
+    lines: bytes = b""
 
     def line(self, instruction: int) -> int:
-        at = bisect_right(self.starts, max(instruction, 0)) - 1
-        return self.lines[at] if at >= 0 else self.first_line
+        """Of an instruction, counted in 2-byte code units."""
+        return int(lib.pln_python_line(self.lines, len(self.lines), self.first_line, instruction))
 
 
 UNKNOWN = Code("[unknown Python function]", "", 0)
@@ -171,14 +164,12 @@ class Interpreter:
             return int(struct.unpack_from("<Q", head, offset)[0])
 
         (first_line,) = struct.unpack_from("<i", head, layout.code_firstlineno)
-        code = Code(self._text(pointer(layout.code_qualname)), self._text(pointer(layout.code_filename)), first_line)
         table = pointer(layout.code_linetable)
         size = self._u64(table + 16)  # PyVarObject.ob_size; the bytes start at 32
-        if size <= _MAX_LINE_TABLE:
-            for start, line in decode_lines(self.read(table + 32, size), first_line):
-                code.starts.append(start)
-                code.lines.append(line)
-        return code
+        lines = self.read(table + 32, size) if size <= _MAX_LINE_TABLE else b""
+        return Code(
+            self._text(pointer(layout.code_qualname)), self._text(pointer(layout.code_filename)), first_line, lines
+        )
 
     def _text(self, address: int) -> str:
         """A str object: PyASCIIObject or PyCompactUnicodeObject (Include/cpython/unicodeobject.h)."""
@@ -218,43 +209,3 @@ def _symbol_address(pid: int, mapping: Mapping, name: str) -> int:
         return 0
     # lowest is 0 for a position-independent file and the link address for a fixed one.
     return value - lowest + mapping.start - mapping.offset if value else 0
-
-
-def decode_lines(table: bytes, line: int) -> Iterator[tuple[int, int]]:
-    """(first instruction index, line) of each entry of a location table (CPython 3.11's Objects/locations.md)."""
-    at = index = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while at < len(table):
-            byte = table[at]
-            at += 1
-            value |= (byte & 63) << shift
-            shift += 6
-            if not byte & 64:
-                break
-        return value
-
-    def signed() -> int:
-        value = varint()
-        return -(value >> 1) if value & 1 else value >> 1
-
-    while at < len(table):
-        head = table[at]
-        at += 1
-        code, length = head >> 3 & 15, (head & 7) + 1
-        if code <= 9:  # short form: columns in one more byte
-            at += 1
-        elif code <= 12:  # one line: delta in the code, two column bytes
-            line += code - 10
-            at += 2
-        elif code == 13:  # no columns
-            line += signed()
-        elif code == 14:  # long form
-            line += signed()
-            for _ in range(3):
-                varint()
-        if code != 15:  # 15: no location
-            yield index, line
-        index += length

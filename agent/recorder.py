@@ -268,10 +268,12 @@ class Recorder:
         self._drain_kernel()  # the fork that made the process comes before its region
         mask, _ = self._ended.get(pid, (0, 0))
         wanted = [s for s in self.sessions.values() if pid in s.alive or s.mask & mask]
-        if wanted:
-            self._regions.open(pid, fd, wanted)
-            if mask and pid not in self.processes:
-                self._regions.close(pid, self.sessions)
+        if not wanted:
+            self._regions.decline(pid, fd)
+            return
+        self._regions.open(pid, fd, wanted)
+        if pid in self._ended:
+            self._regions.close(pid, self.sessions)
 
     # ---- counts ----
 

@@ -54,6 +54,13 @@ class Regions:
             for session in sessions:
                 session.lose(refusal.loss, pid, 0, 1)
 
+    def decline(self, pid: int, fd: int) -> None:
+        """Tells a process that records since it announced itself that nobody wants it."""
+        with suppress(RegionRefused):
+            region = Region(fd, pid, 0)
+            region.decline()
+            region.close()
+
     def drain(self) -> None:
         for region in self:
             region.drain()

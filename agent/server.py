@@ -13,6 +13,7 @@ import stat
 import struct
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class Server:
         self._listener = _listen(directory / "agent.sock")
         self._announcements = _listen(directory / "rings.sock")
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._announcements, selectors.EVENT_READ, self._receive_regions)
+        self._selector.register(self._announcements, selectors.EVENT_READ, self._accept_regions)
         self._selector.register(recorder.events_fd, selectors.EVENT_READ, lambda: None)
 
     def stop(self) -> None:
@@ -220,7 +221,7 @@ class Server:
     def _finish(self, client: Client) -> None:
         session = client.session
         assert session
-        self._receive_regions()  # what was announced before the request belongs to the session
+        self._receive_waiting_regions()  # what was announced before the request belongs to the session
         self._recorder.finish(session)
         client.session = None
         message: dict[str, Any] = {
@@ -267,23 +268,34 @@ class Server:
 
     # ---- regions ----
 
-    def _receive_regions(self) -> None:
-        """Accepts all announcements that wait: each is a connection with one message, and may outlive its process."""
+    def _accept_regions(self) -> None:
+        """Each announcement is a connection with one message, which may outlive its process."""
         while True:
             try:
                 connection, _ = self._announcements.accept()
             except OSError:
                 return
-            with connection:
-                connection.setblocking(False)
-                pid, _ = _peer(connection)
-                try:
-                    data, fds, _, _ = socket.recv_fds(connection, 64, 4)
-                except OSError:
-                    continue  # it connected and said nothing
-                if len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
-                    self._recorder.announce(pid, fds[0])
-                _close_all(fds)
+            connection.setblocking(False)
+            self._selector.register(connection, selectors.EVENT_READ, partial(self._receive_region, connection))
+
+    def _receive_region(self, connection: socket.socket) -> None:
+        self._selector.unregister(connection)
+        with connection:
+            pid, _ = _peer(connection)
+            try:
+                data, fds, _, _ = socket.recv_fds(connection, 64, 4)
+            except OSError:
+                return
+            if len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
+                self._recorder.announce(pid, fds[0])
+            _close_all(fds)
+
+    def _receive_waiting_regions(self) -> None:
+        """All announcements that have been made by now."""
+        self._accept_regions()
+        for key, _ in self._selector.select(0):
+            if isinstance(key.data, partial):
+                key.data()
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pillion._native import ffi, lib
 from pillion_agent.process import Process
+from pillion_agent.procfs import Mapping
 
 # All symbol tables together. libtorch_cpu.so takes 8 MB, a job with CUDA about 40.
 _MAX_TABLE_BYTES = 64 << 20
@@ -46,13 +47,13 @@ class _Demangler:
         self._demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
 
     def __call__(self, name: bytes) -> str:
-        if self._demangle and name.startswith(b"_Z"):
-            text = self._demangle(name, None, None, None)
-            if text:
-                plain = ctypes.string_at(text).decode(errors="replace")
-                self._libc.free(text)
-                return plain
-        return name.decode(errors="replace")
+        base, dot, clone = name.partition(b".")  # the compiler's suffix of a part it split off: "._omp_fn.0", ".cold"
+        text = self._demangle(base, None, None, None) if self._demangle and base.startswith(b"_Z") else None
+        if not text:
+            return name.decode(errors="replace")
+        plain = ctypes.string_at(text) + (b" [" + clone + b"]" if dot else b"")
+        self._libc.free(text)
+        return plain.decode(errors="replace")
 
 
 class _Tables:
@@ -119,12 +120,18 @@ class Symbolizer:
         mapping = process.code_mapping(address, time.monotonic_ns(), leaf)
         if not mapping:
             return None
-        module = mapping.path.rsplit("/", 1)[-1]
-        path = Path(f"/proc/{process.info.pid}/root{mapping.path}")
-        name = self._tables.find(path, address - mapping.start + mapping.offset)
-        frame = Frame("native", self._demangle(name) if name else f"[{module}]", "", 0, module)
+        frame = self._native_frame(process.info.pid, mapping, address)
         process.native_frames[address] = frame
         return frame
+
+    def _native_frame(self, pid: int, mapping: Mapping, address: int) -> Frame:
+        if not mapping.path.startswith("/"):
+            module = mapping.path.strip("[]") or "generated code"  # a JIT's: oneDNN makes its kernels so
+            return Frame("native", f"[{module}]", "", 0, module)
+        module = mapping.path.rsplit("/", 1)[-1]
+        path = Path(f"/proc/{pid}/root{mapping.path}")
+        name = self._tables.find(path, address - mapping.start + mapping.offset)
+        return Frame("native", self._demangle(name) if name else f"[{module}]", "", 0, module)
 
     def stack(self, process: Process | None, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:
         """A whole stack, leaf first: kernel, native, Python.

@@ -190,6 +190,11 @@ def _write_directory(capture: Capture, directory: Path) -> None:
             stream.write_table(table, max_chunksize=_BATCH_ROWS)
     with _replacing(directory / META_NAME) as file:
         file.write(json.dumps(capture.meta, indent=1).encode())
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the names are on disk before the spool goes
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager

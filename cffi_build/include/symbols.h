@@ -22,6 +22,10 @@ size_t pln_symbols_bytes(const struct pln_symbols *symbols);
 /* The name of the function at file_offset, as the symbol table has it; false where no function is known. */
 int pln_symbols_find(const struct pln_symbols *symbols, uint64_t file_offset, char *name, size_t room);
 
+/* The line of an instruction (an index of 2-byte code units) by a CPython 3.11+ location table
+ * (Objects/locations.md); first_line where the table says nothing. Any bytes will do for a table. */
+int32_t pln_python_line(const uint8_t *table, size_t size, int32_t first_line, uint32_t instruction);
+
 #pragma GCC visibility pop
 
 #endif

@@ -20,16 +20,16 @@ struct announcement {
     uint32_t reserved;
 };
 
-void pln_announce(int fd, uint32_t pid) {
+bool pln_announce(int fd, uint32_t pid) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *directory = secure_getenv("PILLION_SOCKET");
     int length = snprintf(address.sun_path, sizeof address.sun_path, "%s/rings.sock",
                           directory != NULL ? directory : SOCKET_DIRECTORY);
     if (length < 0 || (size_t)length >= sizeof address.sun_path)
-        return;
+        return false;
     int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock < 0)
-        return;
+        return false;
 
     struct announcement announcement = {PLN_MAGIC, pid, 0};
     struct iovec payload = {&announcement, sizeof announcement};
@@ -48,7 +48,8 @@ void pln_announce(int fd, uint32_t pid) {
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    if (connect(sock, (struct sockaddr *)&address, sizeof address) == 0)
-        (void)sendmsg(sock, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bool told = connect(sock, (struct sockaddr *)&address, sizeof address) == 0 &&
+                sendmsg(sock, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof announcement;
     close(sock);
+    return told;
 }

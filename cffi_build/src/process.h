@@ -132,8 +132,8 @@ void pln_self_prepare(void);
 void pln_self_parent(void);
 void pln_self_forget(void);
 
-/* announce.c. Tells an agent, if one listens. */
-void pln_announce(int fd, uint32_t pid);
+/* announce.c. Hands the region to an agent; false where none listens. */
+bool pln_announce(int fd, uint32_t pid);
 
 /* usdt.c */
 void pln_probe(const struct pln_range *record);

@@ -178,6 +178,18 @@ static int make_region(void) {
     return 0;
 }
 
+/* Records before it asks: what an agent wants of this process begins with its first range. An agent that does not want it
+ * switches recording off, and where no agent listens nobody knows. */
+static void offer_region(void) {
+    struct pln_region *region = pln_process.region;
+    uint32_t asked_for = __atomic_load_n(&region->recording, __ATOMIC_RELAXED);
+    region->consumer_kind = PLN_CONSUMER_AGENT;
+    region->lease_ns = pln_now_ns();
+    __atomic_store_n(&region->recording, 1, __ATOMIC_RELAXED);
+    if (!pln_announce(pln_process.fd, region->pid))
+        __atomic_store_n(&region->recording, asked_for, __ATOMIC_RELAXED);
+}
+
 int pln_setup(void) {
     if (__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE) != &not_set_up)
         return pln_process.error;
@@ -192,7 +204,7 @@ int pln_setup(void) {
     }
     int error = pln_process.error;
     if (first && error == 0)
-        pln_announce(pln_process.fd, pln_process.region->pid);
+        offer_region();
     pthread_mutex_unlock(&pln_process_mutex);
     errno = saved_errno;
     return error;

@@ -67,6 +67,6 @@ def _cost(capture: Capture) -> list[str]:
     cost = capture.meta.get("cost", {})
     try:
         share = cost["cpu_ns"] / cost["wall_ns"] if cost["wall_ns"] else 0.0
-        return [f"cost: {percent(share)} of one CPU, {size(cost['rss_bytes'])} of memory"]
+        return [f"cost: the agent used {percent(share)} of one CPU and {size(cost['rss_bytes'])} of memory"]
     except (KeyError, TypeError):
         return []

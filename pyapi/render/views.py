@@ -50,17 +50,18 @@ def _name(row: dict[str, object]) -> str:
 
 
 def _function(row: dict[str, object]) -> str:
-    """``name (file:line)`` for Python, ``name [module]`` for the rest."""
+    """``name (file:line)`` for Python, ``name [module]`` for the rest; --json has whole paths."""
     name = _name(row)
     if row.get("file"):
-        return f"{name} ({'/'.join(str(row['file']).split('/')[-2:])}:{row['line']})"
+        return f"{name} ({str(row['file']).rpartition('/')[2]}:{row['line']})"
     where = row.get("module") or (row.get("kind") if row.get("kind") == "kernel" else "")
     return name if not where or name == f"[{where}]" else f"{name} [{where}]"
 
 
 def _wait(row: dict[str, object]) -> str:
-    woken_by = f", woken by {row['woken_by']}" if row["woken_by"] else ""
-    return f"{_function(row)}: {row['reason'] or row['state']}{woken_by}"
+    where = _function(row) if row["name"] else "(no stack)"
+    woken_by = f" ← {row['woken_by']}" if row["woken_by"] else ""
+    return f"{row['reason'] or row['state']} in {where}{woken_by}"
 
 
 def _thread(row: dict[str, object]) -> str:
@@ -126,9 +127,9 @@ VIEWS: dict[str, View] = {
         analysis.processes,
     ),
     "wait": View(
-        "by wait: where threads were off the CPU, and for what",
+        "by wait: what threads waited for, in which function, and who woke them",
         _wait,
-        "waited in",
+        "wait",
         (
             Column("count", "waits", count),
             Column("off_cpu_ns", "off CPU", seconds),

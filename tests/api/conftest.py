@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-# fake_agent and pillion_command here, spool_writer there
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "unit")]
 
-from fake_agent import FakeAgent, Script  # noqa: E402 the path comes first
-from pillion_command import Run, command_in  # noqa: E402
-from spool_writer import training_spool  # noqa: E402
+from fake_agent import FakeAgent, Script
+from pillion_command import Run, command_in
+from spool_writer import training_spool
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import contextlib
 import os
 import socket
 import struct
@@ -145,8 +144,9 @@ class Jobs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.bind(str(directory / "rings.sock"))
+        self._socket.listen(64)
         self._socket.settimeout(TIMEOUT_S)
         self._fds: list[int] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -167,19 +167,14 @@ class Jobs:
 
     def region(self) -> tuple[int, int]:
         """(pid, descriptor) of the next region that is announced."""
-        payload, control, _, _ = self._socket.recvmsg(16, socket.CMSG_SPACE(4))
+        connection, _ = self._socket.accept()
+        with connection:
+            payload, control, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(4))
         magic, pid, reserved = struct.unpack("<QII", payload)
         assert (magic, reserved) == (CONSTANTS["PLN_MAGIC"], 0)
         (fd,) = array.array("i", control[0][2])
         self._fds.append(fd)
         return pid, fd
-
-    def announced(self) -> bool:
-        """Whether another region waits, of a job that has ended."""
-        self._socket.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            return bool(self._socket.recv(16, socket.MSG_PEEK))
-        return False
 
     def close(self) -> None:
         for process in self._processes:

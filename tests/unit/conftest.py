@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from spool_writer import SpoolWriter, training_spool
 
 from pillion._capture import Capture, read_spool_capture

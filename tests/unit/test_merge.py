@@ -123,6 +123,12 @@ def test_ranges_that_name_each_other_as_parents_do_not_make_a_circle(spool: Spoo
     assert tables_of(spool)["events"]["parent"].tolist() == [-1, -1, -1]
 
 
+def test_a_sample_outside_all_ranges_is_not_given_to_a_mark(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "epoch", 10, 10, kind=CONSTANTS["PLN_MARK"])  # a mark has no seq
+    spool.sample("SAMPLE", 41, 7, 20, 20)
+    assert tables_of(spool)["samples"]["event"].tolist() == [-1]
+
+
 def test_records_of_unknown_kind_are_skipped(spool: SpoolWriter) -> None:
     spool.record(1, 7, "later", 10, 20, kind=200)
     assert len(tables_of(spool)["events"]["id"]) == 0

@@ -123,6 +123,16 @@ def test_a_range_that_ended_on_another_thread_is_outside_the_tree(spool: SpoolWr
     assert step.self_cpu_time_total == 7.0
 
 
+def test_a_range_that_outlives_its_parent_moves_up(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "step", 0, 20_000, seq=1)
+    spool.record(1, 7, "first", 1_000, 10_000, seq=2, parent=1, depth=1)
+    spool.record(1, 7, "second", 5_000, 10_001, seq=3, parent=2, depth=2)
+    spool.record(1, 7, "last", 6_000, 20_001, seq=4, parent=3, depth=3)
+    step, first, second, last = events_of(spool)
+    assert [event.cpu_parent for event in (first, second, last)] == [step, step, None]
+    assert first.self_cpu_time_total == 9.0
+
+
 def test_utility_ranges_are_left_out_and_their_children_move_up(spool: SpoolWriter) -> None:
     spool.record(1, 7, "step", 1_000, 9_000, seq=1)
     spool.record(1, 7, "profiler::_record_function_enter", 2_000, 8_000, seq=2, parent=1, depth=1)
@@ -231,7 +241,7 @@ def test_the_table_says_what_was_measured(training: Capture) -> None:
         "Self CPU time total: 1.500us",
         "4 ranges measured, 3 samples at 99 Hz, 1 wait of 100us or longer",
         "lost: nothing",
-        "cost: 5.00% of one CPU, 1.00 MB of memory",
+        "cost: the agent used 5.00% of one CPU and 1.00 MB of memory",
     ]
 
 

@@ -54,7 +54,7 @@ def test_a_report_shows_the_rows_and_what_they_rest_on(training: Capture) -> Non
         "",
         "4 ranges measured, 3 samples at 99 Hz, 1 wait of 100us or longer",
         "lost: nothing",
-        "cost: 5.00% of one CPU, 1.00 MB of memory",
+        "cost: the agent used 5.00% of one CPU and 1.00 MB of memory",
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_summary_has_the_top_of_three_views(training: Capture) -> None:
         "hottest functions",
         "where it waited",
     ]
-    assert "get (queue.py:171): futex_wait_queue, woken by train (41)" in lines[-5]
+    assert "futex_wait_queue in get (queue.py:171) ← train (41)" in lines[-5]
 
 
 @settings(max_examples=50, deadline=None)

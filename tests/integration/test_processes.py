@@ -1,0 +1,164 @@
+"""Forks, execs, short lives and sudden deaths."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from capture_questions import losses, range_names, stack_names
+
+Recording = Callable[..., Any]
+Target = Callable[..., Any]
+
+
+def test_children_are_followed_from_their_first_range(recording: Recording, target: Target) -> None:
+    victim = target("fork_worker", wait=True)
+    session = recording(victim.pid, follow=True)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    names = range_names(capture)
+    assert names.count("parent") == truth["parent"]
+    assert names.count("child") == truth["child"]
+    assert set(capture.columns["events"]["pid"]) == {victim.pid, *truth["pids"]}
+    assert set(truth["pids"]) <= set(capture.columns["processes"]["pid"])
+    assert not losses(capture)
+
+
+def test_children_are_left_alone_without_follow(recording: Recording, target: Target) -> None:
+    victim = target("fork_worker", wait=True)
+    session = recording(victim.pid, follow=False)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    assert range_names(capture).count("parent") == truth["parent"]
+    assert set(capture.columns["processes"]["pid"]) == {victim.pid}
+
+
+def test_processes_that_live_for_a_moment_leave_all_their_ranges(recording: Recording, target: Target) -> None:
+    victim = target("short_lived", wait=True)
+    session = recording(victim.pid, follow=True)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    assert range_names(capture).count("brief") == truth["ranges"]
+    assert not losses(capture)
+
+
+def test_a_process_that_becomes_another_program_keeps_what_each_said(recording: Recording, target: Target) -> None:
+    victim = target("exec_chain", wait=True, env={"PILLION_RECORD": "1"})
+    session = recording(victim.pid, follow=True)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    assert range_names(capture).count("link") == truth["ranges"]
+
+
+def test_a_killed_job_leaves_its_whole_records(recording: Recording, target: Target) -> None:
+    victim = target("count_ranges", 10_000_019, wait=True)
+    session = recording(victim.pid)
+    victim.go()
+    session.wait_for(lambda progress: progress.ranges > 10_007)
+    victim.kill(signal.SIGKILL)
+    session.wait_for_end()
+    capture = session.finish()
+    names = range_names(capture)
+    assert session.done is not None
+    assert len(names) >= 10_007
+    assert set(names) == {"counted"}
+    assert (capture.columns["events"]["end_ns"] >= capture.columns["events"]["start_ns"]).all()
+
+
+def test_the_first_sample_comes_soon_after_the_command(target: Target, agent: Any, tmp_path: Path) -> None:
+    """Of a job that runs already and was not started by us; the command's own start included."""
+    victim = target("burn_70_30", 30)
+    command = [sys.executable, "-m", "pillion", "record", "-p", str(victim.pid), "-d", "2s", "-o", str(tmp_path / "c")]
+    began_ns = time.monotonic_ns()
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    import pillion
+
+    first_ns = int(np.min(pillion.open(tmp_path / "c").columns["samples"]["ts_ns"]))
+    assert 0 < first_ns - began_ns < 1_500_000_000
+
+
+def test_a_torch_job_that_runs_already_shows_all_of_itself(
+    recording: Recording, target: Target, require_torch: None
+) -> None:
+    victim = target("torch_train")
+    workers = set(victim.facts["workers"])
+    session = recording(victim.pid, follow=True, rate_hz=499)
+    session.wait_for(lambda progress: progress.samples > 1_009)
+    capture = session.finish()
+    victim.answer()
+    samples, waits = capture.columns["samples"], capture.columns["waits"]
+    assert workers <= set(samples["pid"]) | set(waits["pid"])
+    by_process: dict[int, set[str]] = {}
+    for table in (samples, waits):
+        for pid, stack in zip(table["pid"], table["stack"]):
+            by_process.setdefault(int(pid), set()).update(stack_names(capture, stack, "python"))
+    assert "train_step" in by_process[victim.pid]
+    for worker in workers:
+        assert any("augment" in name for name in by_process[worker])
+    kernel = {name for stack in waits["stack"] for name in stack_names(capture, stack, "kernel")}
+    assert "__schedule" in kernel or "schedule" in kernel
+    main_threads = {int(t) for t in samples["tid"][samples["pid"] == victim.pid]}
+    assert len(main_threads) > 1, "autograd's and the thread pool's threads, too"
+    assert not losses(capture)
+
+
+def test_a_process_that_has_gone_is_refused_in_one_line(agent: Any, tmp_path: Path) -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    command = [sys.executable, "-m", "pillion", "record", "-p", str(child.pid), "-d", "1s", "-o", str(tmp_path / "c")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "no such process" in result.stderr
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_session_leaves_nothing_behind(recording: Recording, target: Target, agent: Any) -> None:
+    """No program attached, no region open, no descriptor more than before."""
+
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{agent.pid}/fd"))
+
+    victim = target("sleep_in_range", wait=True)
+    recording(victim.pid).finish()  # whatever opens once is open now
+    before = descriptors()
+    for _ in range(3):
+        recording(victim.pid, rate_hz=997, transport="rings").finish()
+        recording(victim.pid, transport="usdt").finish()
+    from pillion._client import AgentClient
+
+    with AgentClient() as client:  # answered after the last session's connection was dropped
+        assert client.status()["sessions"] == []
+    assert descriptors() <= before + 1
+
+
+@pytest.mark.parametrize("transport", ["rings", "usdt"])
+def test_both_transports_deliver_the_same_ranges(recording: Recording, target: Target, transport: str) -> None:
+    victim = target("count_ranges", 10_007, wait=True)
+    session = recording(victim.pid, transport=transport)
+    victim.go()
+    session.wait_for_end()
+    victim.answer()
+    capture = session.finish()
+    events = capture.columns["events"]
+    assert range_names(capture).count("counted") + sum(losses(capture).values()) == 10_007
+    assert not losses(capture)
+    assert (events["end_ns"] >= events["start_ns"]).all()
+    assert (np.diff(events["start_ns"]) >= 0).all()
+    assert set(events["tid"]) == {victim.facts["tid"]}
