@@ -24,14 +24,20 @@ from pillion_agent.threads import Threads
 
 # A process may have ended before we read the datagram that carries its region.
 _ENDED_NS = 1_000_000_000
+_FILLING_PERCENT = 25
 
 
 class Recorder:
-    """Runs sessions. Not thread-safe: the server's loop owns it."""
+    """Runs sessions. Not thread-safe: the server's loop owns it.
+
+    Attributes:
+        rings_fill: the last drain found a ring that wants the next one soon.
+    """
 
     def __init__(self, programs: Programs) -> None:
         self.sessions: dict[int, Session] = {}
         self.processes: dict[int, Process] = {}
+        self.rings_fill = False
         self.events_fd = programs.map_fd("events")
         self._attachments = Attachments(programs)
         self._targets = Targets(programs.map_fd("targets"))
@@ -165,7 +171,7 @@ class Recorder:
         for process in self.processes.values():
             self._look_for_python(process, now)
         self._flush()
-        self._regions.drain()
+        self.rings_fill = self._regions.drain() >= _FILLING_PERCENT
         for pid, (_, ended_ns) in list(self._ended.items()):
             if now - ended_ns > _ENDED_NS:
                 del self._ended[pid]

@@ -98,8 +98,10 @@ class Region:
         self._sinks.pop(session)
         return records, losses
 
-    def drain(self) -> None:
+    def drain(self) -> int:
+        """Returns how full its fullest ring was, in percent."""
         self._each_sink(lib.pln_reader_drain)
+        return int(lib.pln_reader_fill(self._reader))
 
     def _end(self) -> None:
         """Stops recording, drains, reports open ranges."""

@@ -61,9 +61,9 @@ class Regions:
             region.decline()
             region.close()
 
-    def drain(self) -> None:
-        for region in self:
-            region.drain()
+    def drain(self) -> int:
+        """Drains all; returns how full the fullest ring was, in percent."""
+        return max((region.drain() for region in self), default=0)
 
     def leave(self, session: Session) -> None:
         """Ends a session's part in all regions."""

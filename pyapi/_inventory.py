@@ -5,6 +5,7 @@ What is few and has text comes as JSON; every value is untrusted, so a field of 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +18,8 @@ from pillion._tables import Array, Columns, from_rows
 _U32_MAX = 2**32 - 1
 _I64_MAX = 2**63 - 1
 
-# From the first of these outwards the interpreter's own C frames say what the Python frames say better.
-_EVAL_FUNCTIONS = ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrame", "PyEval_EvalFrameEx", "_PyEval_Vector")
+# Frames in the interpreter's own binary say in C what the Python frames below them say better.
+_INTERPRETER = re.compile(r"(?:lib)?python3\.\d+")
 
 
 def integer(item: JsonObject, key: str, default: int = 0, low: int = 0, high: int = _I64_MAX) -> int:
@@ -109,14 +110,14 @@ def _known_frames(listed: Any, frame_rows: dict[int, int]) -> list[int]:
 
 
 def _user_stack(stack: list[int], frames: list[tuple[Any, ...]]) -> list[int]:
-    """Kernel frames, then native frames down to the interpreter's first eval frame, then Python frames, leaf first."""
+    """Kernel frames, then native frames down to the interpreter's first one, then Python frames, leaf first."""
     of_kind: dict[str, list[int]] = {"kernel": [], "native": [], "python": []}
     for frame in stack:
         of_kind.setdefault(frames[frame][1], []).append(frame)
     native = of_kind["native"]
     if of_kind["python"]:
         for place, frame in enumerate(native):
-            if frames[frame][2].startswith(_EVAL_FUNCTIONS):
+            if _INTERPRETER.match(frames[frame][5]):
                 native = native[:place]
                 break
     return of_kind["kernel"] + native + of_kind["python"]

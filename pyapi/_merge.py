@@ -95,7 +95,7 @@ def merge(spool: Spool) -> tuple[Tables, dict[str, Any]]:
             "ts_ns": _nanoseconds(samples["start_ns"]),
             "weight_ns": _nanoseconds(samples["weight_ns"]),
             "stack": _rows_of(samples["stack"], stack_ids, stack_rows),
-            **_ranges_of(samples, regions, strings, ranges),
+            **_ranges_of(samples, regions, strings, ranges, events),
             **{name: samples[name].copy() for name in ("pid", "tid", "cpu", "flags")},
         },
         "waits": {
@@ -103,7 +103,7 @@ def merge(spool: Spool) -> tuple[Tables, dict[str, Any]]:
             "end_ns": _nanoseconds(waits["end_ns"]),
             "runnable_ns": _nanoseconds(waits["weight_ns"]),
             "stack": _rows_of(waits["stack"], stack_ids, stack_rows),
-            **_ranges_of(waits, regions, strings, ranges),
+            **_ranges_of(waits, regions, strings, ranges, events),
             **{name: waits[name].copy() for name in ("pid", "tid", "cpu", "flags", "state", "waker_pid", "waker_tid")},
         },
         "activities": from_rows("activities", ()),
@@ -215,15 +215,41 @@ def _rows_of(ids: Array, known: Array, rows: Array) -> Array:
 
 
 def _ranges_of(
-    samples: StructArray, regions: list[tuple[int, int, int]], strings: _Strings, ranges: _Ranges
+    samples: StructArray, regions: list[tuple[int, int, int]], strings: _Strings, ranges: _Ranges, events: Columns
 ) -> Columns:
-    """The columns ``event`` and ``range_name`` of samples: their innermost ranges."""
+    """The columns ``event`` and ``range_name`` of samples: their innermost ranges.
+
+    A thread publishes its range, and a sample carries it. One that carries none was taken outside all ranges, or in the
+    moment in which the collector learnt of the process; times tell these apart, since a record covers its whole range.
+    """
     region = _region_at(samples["pid"], _nanoseconds(samples["start_ns"]), regions)
     event = ranges.find(np.maximum(region, 0), samples["tid"], samples["range_seq"])
-    return {
-        "event": np.where(region >= 0, event, -1),
-        "range_name": _string_rows(samples["range_name"], region, strings),
-    }
+    event = np.where(region >= 0, event, -1)
+    name = _string_rows(samples["range_name"], region, strings)
+    silent = samples["range_seq"] == 0
+    event[silent] = _enclosing(events, samples[silent])
+    found = silent & (event >= 0)
+    name[found] = events["name"][event[found]]
+    return {"event": event, "range_name": name}
+
+
+def _enclosing(events: Columns, samples: StructArray) -> Array:
+    """The row of the innermost range of the thread that was open when each sample began, −1 for none."""
+    count = len(events["id"])
+    if not count:
+        return np.full(len(samples), -1)
+    thread = np.concatenate([_pack(events["pid"], events["tid"]), _pack(samples["pid"], samples["tid"])])
+    at_ns = _nanoseconds(samples["start_ns"])
+    is_sample = np.arange(len(thread)) >= count
+    # Events of a thread come by start, and the last one that began is the innermost or lies in it, ended.
+    order = np.lexsort((is_sample, np.concatenate([events["start_ns"], at_ns]), thread))
+    preceding = np.maximum.accumulate(np.where(is_sample[order], -1, order))
+    event = np.full(len(thread), -1)
+    event[order] = np.where((preceding >= 0) & (thread[np.maximum(preceding, 0)] == thread[order]), preceding, -1)
+    event = event[count:]
+    while len(over := np.flatnonzero((event >= 0) & (events["end_ns"][event] <= at_ns))):
+        event[over] = events["parent"][event[over]]  # climbs by depth, so it ends
+    return event
 
 
 def _region_at(pid: Array, ts_ns: Array, regions: list[tuple[int, int, int]]) -> Array:

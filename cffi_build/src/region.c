@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define STRINGS_BYTES (64u << 20) /* sparse: pages that no name reached do not exist */
-#define RING_RECORDS 16384u
+/* 8 MB, sparse: Python's fastest loop of ranges, 290 ns each, fills it in 38 ms, and a collector comes every 25. */
+#define RING_RECORDS 131072u
 #define RING_RECORDS_MIN 64u
 #define RING_RECORDS_MAX (1u << 22)
 
@@ -186,7 +187,8 @@ static void offer_region(void) {
     region->consumer_kind = PLN_CONSUMER_AGENT;
     region->lease_ns = pln_now_ns();
     __atomic_store_n(&region->recording, 1, __ATOMIC_RELAXED);
-    if (!pln_announce(pln_process.fd, region->pid))
+    if (!pln_announce(pln_process.fd, region->pid) &&
+        __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED) == 0) /* nobody found it meanwhile */
         __atomic_store_n(&region->recording, asked_for, __ATOMIC_RELAXED);
 }
 

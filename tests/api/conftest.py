@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-
 from fake_agent import FakeAgent, Script
 from pillion_command import Run, command_in
 from spool_writer import training_spool

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import pytest
+
 from pillion._capture import Capture, read_spool_capture
 from pillion._client import AgentClient, Done, Progress, RecordRequest
 

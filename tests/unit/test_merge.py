@@ -58,9 +58,25 @@ def test_stacks_stop_where_the_interpreter_begins(training: Capture) -> None:
     ]
 
 
+def test_a_python_function_has_what_its_interpreter_did_for_it(spool: SpoolWriter) -> None:
+    frames = [
+        ("native", "gemm", "libblas.so"),
+        ("native", "PyLong_Add", "libpython3.11.so.1.0"),
+        ("native", "main", "x"),
+        ("python", "f", ""),
+    ]
+    for frame, (kind, name, module) in enumerate(frames, start=1):
+        spool.object("frame", id=frame, kind=kind, name=name, module=module)
+    spool.object("stack", id=1, frames=[1, 2, 3, 4])
+    spool.object("stack", id=2, frames=[2, 3, 4])
+    stacks = tables_of(spool)["stacks"]["frames"]
+    assert stacks[1].tolist() == [0, 3]
+    assert stacks[2].tolist() == [3]
+
+
 def test_a_stack_without_python_keeps_its_native_frames(spool: SpoolWriter) -> None:
     for frame, name in enumerate(["worker", "_PyEval_EvalFrameDefault", "main"], start=1):
-        spool.object("frame", id=frame, kind="native", name=name)
+        spool.object("frame", id=frame, kind="native", name=name, module="python3.11")
     spool.object("stack", id=1, frames=[1, 2, 3])
     assert tables_of(spool)["stacks"]["frames"][1].tolist() == [0, 1, 2]
 
@@ -127,6 +143,25 @@ def test_a_sample_outside_all_ranges_is_not_given_to_a_mark(spool: SpoolWriter) 
     spool.record(1, 7, "epoch", 10, 10, kind=CONSTANTS["PLN_MARK"])  # a mark has no seq
     spool.sample("SAMPLE", 41, 7, 20, 20)
     assert tables_of(spool)["samples"]["event"].tolist() == [-1]
+
+
+def test_a_sample_that_carries_no_range_belongs_to_the_one_that_was_open(spool: SpoolWriter) -> None:
+    """The collector learnt too late where the thread publishes its range."""
+    spool.record(1, 7, "outer", 10, 100, seq=1)
+    spool.record(1, 7, "inner", 20, 30, seq=2, parent=1, depth=1)
+    spool.record(1, 8, "other thread", 0, 1_000, seq=1)
+    spool.record(1, 9, "earlier", 0, 5, seq=1)
+    moments = {25: "inner", 30: "outer", 40: "outer", 100: "", 5: ""}
+    for ts_ns in moments:
+        spool.sample("SAMPLE", 41, 7, ts_ns, ts_ns)
+    spool.sample("SAMPLE", 41, 9, 200, 200)
+    spool.sample("SAMPLE", 77, 7, 201, 201)  # another process
+    spool.sample("WAIT", 41, 7, 22, 28)
+    tables = tables_of(spool)
+    found = dict(zip(tables["samples"]["ts_ns"].tolist(), names(tables, "samples", "range_name")))
+    assert found == moments | {200: "", 201: ""}
+    assert names(tables, "waits", "range_name") == ["inner"]
+    assert [tables["events"]["start_ns"][row] for row in tables["waits"]["event"]] == [20]
 
 
 def test_records_of_unknown_kind_are_skipped(spool: SpoolWriter) -> None:
