@@ -54,7 +54,8 @@ def agent_while_two_cpus_are_busy() -> None:
     for job in jobs:
         job.close()
     cpu = (after["cpu_ns"] - before["cpu_ns"]) / 1e9 / (ended - began)
-    print(f"agent while it samples 2 busy CPUs at 99 Hz: {cpu * 100:.2f} % of one CPU, {after['rss_bytes'] / 1e6:.0f} MB")
+    memory = after["rss_bytes"] / 1e6
+    print(f"agent while it samples 2 busy CPUs at 99 Hz: {cpu * 100:.2f} % of one CPU, {memory:.0f} MB")
 
 
 def main() -> None:

@@ -157,7 +157,8 @@ def training_spool() -> bytes:
         ],
         start=100,
     ):
-        spool.object("frame", id=frame, kind=kind, name=name, file=file, line=line, module="python3.11" if "Py" in name else "")
+        module = "python3.11" if "Py" in name else ""
+        spool.object("frame", id=frame, kind=kind, name=name, file=file, line=line, module=module)
     spool.object("stack", id=7, frames=[102, 103, 104, 101, 100])
     spool.object("stack", id=9, frames=[105, 106, 107, 103, 104, 108, 100])
     forward, load = spool.string(1, "forward"), spool.string(1, "load")
