@@ -113,9 +113,9 @@ check: setup $(VENV)/.check
 	exit $$status
 
 format: setup $(VENV)/.check
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(C_FILES)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
 
 bench: setup $(VENV)/.torch
 	@for bench in tests/bench/*.py; do

@@ -25,7 +25,7 @@ class RealRecording:
     def __init__(self, request: RecordRequest) -> None:
         self.client = AgentClient()
         self.done: Done | None = None
-        self._spool: IO[bytes] = tempfile.TemporaryFile()
+        self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 close() closes it
         self.client.record(request, self._spool.fileno())
 
     def wait_for(self, condition: Callable[[Progress], bool]) -> Progress:

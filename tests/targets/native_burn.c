@@ -45,7 +45,8 @@ int main(int argc, char **argv) {
 
     printf("ready {\"pid\": %d, \"tid\": %d}\n", (int)getpid(), (int)getpid());
     fflush(stdout);
-    if (argc > 2 && strcmp(argv[2], "wait") == 0) (void)getchar();
+    if (argc > 2 && strcmp(argv[2], "wait") == 0)
+        (void)getchar();
 
     uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(duration_s * 1e9);
     uint64_t now_ns = cpu_ns();
