@@ -51,12 +51,15 @@ def test_two_native_functions_are_sampled_as_they_burned(
     truth = victim.answer()
     capture = session.finish()
     weights = dict.fromkeys(("hot_a", "hot_b"), 0)
+    called_by_main_ns = 0
     samples = capture.columns["samples"]
     for stack, weight_ns in zip(samples["stack"], samples["weight_ns"]):
         names = stack_names(capture, stack, "native")
         for name in weights.keys() & set(names):
             weights[name] += int(weight_ns)
-            assert "main" in names[names.index(name) :], "its caller, by frame pointers"
+            called_by_main_ns += int(weight_ns) * ("main" in names[names.index(name) :])
+    # By frame pointers. A function that has not yet saved its own hides its caller.
+    assert called_by_main_ns > 0.9 * sum(weights.values())
     share = weights["hot_a"] / sum(weights.values())
     assert share == pytest.approx(truth["hot_a_ns"] / (truth["hot_a_ns"] + truth["hot_b_ns"]), abs=0.03)
 
