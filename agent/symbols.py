@@ -15,7 +15,7 @@ from pillion_agent.procfs import Mapping
 
 # All symbol tables together. libtorch_cpu.so takes 8 MB, a job with CUDA about 40.
 _MAX_TABLE_BYTES = 64 << 20
-_NAME_BYTES = 1024
+_NAME_BYTES = 16384  # a lambda in a template of libtorch has 1,700
 _TRACING_FRAMES = 8  # bpf_prog_…_on_switch, bpf_trace_run4 and the like; the deepest seen was 4
 
 
@@ -40,8 +40,9 @@ class _Demangler:
         self._libc.free.argtypes = [ctypes.c_void_p]
         self._demangle: Any = None
         try:
-            self._demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
-        except (OSError, AttributeError):
+            # By its text: written as an attribute here, Python would mangle the name of the demangler.
+            self._demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+        except OSError:
             return
         self._demangle.restype = ctypes.c_void_p
         self._demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -60,34 +61,46 @@ class _Tables:
     """Symbol tables by file, shared by all processes that map it; the least recently used go first."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
-        self._bytes = 0
+        self._tables: OrderedDict[tuple[int, int, int], _Table] = OrderedDict()
+        self._demangle = _Demangler()
 
-    def find(self, path: Path, offset: int) -> bytes:
-        """The mangled name of the function at a file offset, empty where none is known."""
+    def find(self, path: Path, offset: int) -> str:
+        """The name of the function at a file offset, empty where none is known."""
         try:
             status = path.stat()
         except OSError:
-            return b""
+            return ""
         key = (status.st_dev, status.st_ino, status.st_mtime_ns)
         if key not in self._tables:
-            self._open(key, path)
+            self._tables[key] = _Table(path, self._demangle)
+            while len(self._tables) > 1 and sum(table.size_bytes for table in self._tables.values()) > _MAX_TABLE_BYTES:
+                self._tables.popitem(last=False)[1].close()
         self._tables.move_to_end(key)
-        table = self._tables[key]
-        name = ffi.new("char[]", _NAME_BYTES)
-        return ffi.string(name) if table and lib.pln_symbols_find(table, offset, name, _NAME_BYTES) else b""
+        return self._tables[key].find(offset)
 
-    def _open(self, key: tuple[int, int, int], path: Path) -> None:
-        error = ffi.new("int *")
-        table = lib.pln_symbols_open(bytes(path), error)
-        self._tables[key] = table
-        if table:
-            self._bytes += lib.pln_symbols_bytes(table)
-        while self._bytes > _MAX_TABLE_BYTES and len(self._tables) > 1:
-            _, oldest = self._tables.popitem(last=False)
-            if oldest:
-                self._bytes -= lib.pln_symbols_bytes(oldest)
-                lib.pln_symbols_close(oldest)
+
+class _Table:
+    """The function symbols of one file; a file without any has none."""
+
+    def __init__(self, path: Path, demangle: _Demangler) -> None:
+        self._symbols = lib.pln_symbols_open(bytes(path), ffi.new("int *"))
+        self._demangle = demangle
+        self._names: dict[int, str] = {}
+        self.size_bytes = int(lib.pln_symbols_bytes(self._symbols)) if self._symbols else 0
+
+    def find(self, offset: int) -> str:
+        symbol = lib.pln_symbols_find(self._symbols, offset) if self._symbols else -1
+        if symbol < 0:
+            return ""
+        if symbol not in self._names:
+            room = ffi.new("char[]", _NAME_BYTES)
+            length = lib.pln_symbols_name(self._symbols, symbol, room, _NAME_BYTES)
+            self._names[symbol] = self._demangle(ffi.string(room)) if length else ""
+        return self._names[symbol]
+
+    def close(self) -> None:
+        if self._symbols:
+            lib.pln_symbols_close(self._symbols)
 
 
 def _kernel_name(address: int) -> str:
@@ -100,7 +113,6 @@ class Symbolizer:
     """Resolves the frames of new stacks. One for the whole agent: what one session resolved serves the next."""
 
     def __init__(self) -> None:
-        self._demangle = _Demangler()
         self._tables = _Tables()
         self._kernel: dict[int, Frame] = {}
         # bcc reads /proc/kallsyms at the first question, for 0.1 to 0.3 s in which nothing would be drained.
@@ -131,7 +143,7 @@ class Symbolizer:
         module = mapping.path.rsplit("/", 1)[-1]
         path = Path(f"/proc/{pid}/root{mapping.path}")
         name = self._tables.find(path, address - mapping.start + mapping.offset)
-        return Frame("native", self._demangle(name) if name else f"[{module}]", "", 0, module)
+        return Frame("native", name or f"[{module}]", "", 0, module)
 
     def stack(self, process: Process | None, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:
         """A whole stack, leaf first: kernel, native, Python.

@@ -98,6 +98,7 @@ static __always_inline u32 walk_python311(u64 *frames, u64 tstate, u16 *flags) {
     bpf_probe_read_user(&cframe, sizeof cframe, (void *)(tstate + PY311_TSTATE_CFRAME));
     bpf_probe_read_user(&next, sizeof next, (void *)(cframe + PY311_CFRAME_FRAME));
     u32 n = 0;
+#pragma clang loop unroll(disable)
     for (; n < PLN_PYTHON_FRAMES; n++) {
         struct py311_frame frame = {};
         if (!next || bpf_probe_read_user(&frame, sizeof frame, (void *)(next + PY311_FRAME_CODE)))

@@ -19,8 +19,11 @@ void pln_symbols_close(struct pln_symbols *symbols);
 
 size_t pln_symbols_bytes(const struct pln_symbols *symbols);
 
-/* The name of the function at file_offset, as the symbol table has it; false where no function is known. */
-int pln_symbols_find(const struct pln_symbols *symbols, uint64_t file_offset, char *name, size_t room);
+/* The number of the function at file_offset, -1 where none is known. */
+int64_t pln_symbols_find(const struct pln_symbols *symbols, uint64_t file_offset);
+
+/* Its name as the file has it, cut at room - 1 bytes; returns the length, 0 where it cannot be read. */
+size_t pln_symbols_name(const struct pln_symbols *symbols, int64_t symbol, char *name, size_t room);
 
 /* The line of an instruction (an index of 2-byte code units) by a CPython 3.11+ location table
  * (Objects/locations.md); first_line where the table says nothing. Any bytes will do for a table. */

@@ -14,6 +14,7 @@
 #define MAX_SECTIONS 4096
 #define MAX_SYMBOLS (1u << 24) /* libtorch_cpu.so has 0.4 million, a debug build of chromium 3 million */
 #define CHUNK 4096             /* symbols per read */
+#define NAME_CHUNK 256         /* bytes of a name in the first read */
 
 struct symbol {
     uint64_t address;
@@ -148,7 +149,7 @@ static uint64_t address_of(const struct pln_symbols *file, uint64_t offset) {
     return 0;
 }
 
-int pln_symbols_find(const struct pln_symbols *file, uint64_t file_offset, char *name, size_t room) {
+int64_t pln_symbols_find(const struct pln_symbols *file, uint64_t file_offset) {
     uint64_t address = address_of(file, file_offset);
     size_t low = 0, high = file->count;
     while (low < high) { /* first symbol beyond the address */
@@ -158,18 +159,32 @@ int pln_symbols_find(const struct pln_symbols *file, uint64_t file_offset, char 
         else
             high = middle;
     }
-    if (!low || !room)
-        return false;
+    if (!low)
+        return -1;
     const struct symbol *symbol = &file->symbols[low - 1];
     /* Assembly often states no size; then the symbol reaches to the next one. */
-    if (symbol->size && address - symbol->address >= symbol->size)
-        return false;
-    if (symbol->name >= file->names_size)
-        return false;
-    size_t wanted = file->names_size - symbol->name < room - 1 ? file->names_size - symbol->name : room - 1;
-    ssize_t got = pread(file->fd, name, wanted, (off_t)(file->names_offset + symbol->name));
-    if (got <= 0)
-        return false;
-    name[got] = 0;
-    return name[0] != 0;
+    bool inside = !symbol->size || address - symbol->address < symbol->size;
+    return inside ? (int64_t)low - 1 : -1;
+}
+
+size_t pln_symbols_name(const struct pln_symbols *file, int64_t symbol, char *name, size_t room) {
+    if (symbol < 0 || (uint64_t)symbol >= file->count || room == 0)
+        return 0;
+    uint64_t start = file->symbols[symbol].name;
+    size_t length = 0;
+    /* Most names are short, so not all the room is read at once. */
+    for (size_t wanted = NAME_CHUNK; length < room - 1 && start + length < file->names_size; wanted = room) {
+        uint64_t left = file->names_size - start - length;
+        wanted = wanted < room - 1 - length ? wanted : room - 1 - length;
+        wanted = wanted < left ? wanted : left;
+        ssize_t got = pread(file->fd, name + length, wanted, (off_t)(file->names_offset + start + length));
+        if (got <= 0)
+            break;
+        const char *end = memchr(name + length, 0, (size_t)got);
+        if (end)
+            return (size_t)(end - name);
+        length += (size_t)got;
+    }
+    name[length] = 0;
+    return length;
 }
