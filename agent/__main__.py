@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -51,6 +52,9 @@ def _serve(args: argparse.Namespace) -> int:
     from pillion_agent.server import Server
     from pillion_agent.usdt import library_probe
 
+    # A descriptor for each region and session; the usual soft limit is for programs that use select().
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     server = Server(args.socket_dir, Recorder(Programs(library_probe())), args.idle_exit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())

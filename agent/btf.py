@@ -23,7 +23,7 @@ class BTF:
 
     Raises:
         OSError: the file cannot be read (a kernel without CONFIG_DEBUG_INFO_BTF).
-        ValueError: the file is not little-endian BTF.
+        ValueError: the file is not little-endian BTF, or is damaged.
     """
 
     def __init__(self, path: Path = VMLINUX) -> None:
@@ -38,11 +38,15 @@ class BTF:
         """Offset of a direct member in bytes.
 
         Raises:
-            KeyError: no such struct or member.
+            LookupError: no such struct or member.
+            ValueError: the file is damaged.
         """
-        members = self._members(struct_name)
+        try:
+            members = self._members(struct_name)
+        except struct.error as error:
+            raise ValueError(f"damaged BTF: {error}") from error
         if member not in members:
-            raise KeyError(f"struct {struct_name} has no member {member}")
+            raise LookupError(f"struct {struct_name} has no member {member}")
         return members[member]
 
     def _name(self, offset: int) -> str:
@@ -52,7 +56,7 @@ class BTF:
     def _members(self, struct_name: str) -> dict[str, int]:
         name_off = self._strings.find(b"\0" + struct_name.encode() + b"\0") + 1
         if not name_off:
-            raise KeyError(f"the kernel has no struct {struct_name}")
+            raise LookupError(f"the kernel has no struct {struct_name}")
         wanted = struct.pack("<I", name_off)
         at = self._types.find(wanted)
         while at >= 0:
@@ -62,7 +66,7 @@ class BTF:
             if at % 4 == 0 and kind == _KIND_STRUCT and count and 0 < size < 1 << 20:
                 return self._read_members(at + _TYPE.size, count, bool(info >> 31))
             at = self._types.find(wanted, at + 1)
-        raise KeyError(f"the kernel has no struct {struct_name} with members")
+        raise LookupError(f"the kernel has no struct {struct_name} with members")
 
     def _read_members(self, at: int, count: int, bitfields: bool) -> dict[str, int]:
         members = {}

@@ -8,6 +8,7 @@ cffi_build/src/symbols.c.
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1
 _MAX_HEADERS = 4096
+_MAX_OFFSET = (1 << 62) - 1
 _MAX_SECTION = 64 << 20  # bytes; libpython's .dynsym and .dynstr have 100 kB
 
 
@@ -34,8 +36,7 @@ class ELF:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # O_NONBLOCK: a fifo under this name must not stop the agent.
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        self._fd = _open_regular(path)
         try:
             if self._read(0, 6) != b"\x7fELF\x02\x01":
                 raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
@@ -43,7 +44,7 @@ class ELF:
             self.sections = self._read_sections()
         except BaseException as error:
             os.close(self._fd)
-            if isinstance(error, struct.error | IndexError | OverflowError):
+            if isinstance(error, struct.error | IndexError):
                 raise ValueError(f"{path}: damaged ELF headers: {error}") from error
             raise
 
@@ -56,6 +57,8 @@ class ELF:
         os.close(self._fd)
 
     def _read(self, offset: int, size: int) -> bytes:
+        if offset > _MAX_OFFSET:
+            raise ValueError(f"{self.path}: damaged ELF headers: offset {offset:#x}")
         return os.pread(self._fd, size, offset)
 
     def _table(self, at: int, count_at: int, entry: struct.Struct) -> list[tuple[int, ...]]:
@@ -95,9 +98,14 @@ class ELF:
         return 0
 
     def symbol(self, name: str) -> int:
-        """Virtual address of a dynamic symbol, 0 where there is none."""
+        """Virtual address of a dynamic symbol, 0 where there is none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
         text = self.section(".dynstr")
         symbols = self.section(".dynsym")
+        symbols = symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]
         at = text.find(b"\0" + name.encode() + b"\0") + 1
         if not at:
             return 0
@@ -108,3 +116,19 @@ class ELF:
                 return int(_SYMBOL.unpack_from(symbols, found)[4])
             found = symbols.find(wanted, found + 1)
         return 0
+
+
+def _open_regular(path: Path) -> int:
+    """Opens a regular file for reading.
+
+    What only looks like one is found out before it is opened: opening a device does things, and a link may lead a
+    process of root to any.
+    """
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ValueError(f"{path} is not a regular file")
+        # O_NONBLOCK: its owner's lease must not stop the agent.
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(handle)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_PF_EXITING = 4  # include/linux/sched.h
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ def read_mappings(pid: int) -> list[Mapping]:
         OSError: no such process, or not ours to look at.
     """
     found = []
-    for line in Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape").splitlines():
+    # By the newline alone: a path may hold whatever else Python takes for the end of a line.
+    for line in os.fsdecode(Path(f"/proc/{pid}/maps").read_bytes()).split("\n"):
         match = _MAPPING.match(line)
         if match:
             path = match[5].removesuffix(" (deleted)")
@@ -39,7 +41,12 @@ def read_mappings(pid: int) -> list[Mapping]:
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """What a spool's "process" object says; start_ns is on CLOCK_MONOTONIC, as exact as the kernel's tick."""
+    """What a spool's "process" object says.
+
+    Attributes:
+        start_ns: on CLOCK_MONOTONIC, as exact as the kernel's tick.
+        exiting: it has begun to end, or is a zombie; while False, its exit is still to be traced.
+    """
 
     pid: int
     ppid: int
@@ -47,6 +54,7 @@ class ProcessInfo:
     comm: str
     cmdline: str
     uid: int
+    exiting: bool = False
 
 
 def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
@@ -70,6 +78,7 @@ def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
         comm=comm,
         cmdline=cmdline or f"[{comm}]",
         uid=root.stat().st_uid,
+        exiting=bool(int(fields[6]) & _PF_EXITING),
     )
 
 

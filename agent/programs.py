@@ -92,7 +92,7 @@ class Programs:
         ring = pillion_probes.STRUCTS["pln_ring"]
         try:
             defines = _task_defines(BTF())
-        except OSError as error:
+        except (OSError, ValueError, LookupError) as error:
             raise AgentError(
                 "cannot load eBPF programs",
                 f"no BTF: {error}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -12,6 +13,7 @@ import psutil
 from pillion._native import ffi, lib
 from pillion_agent.errors import AgentError
 from pillion_agent.maps import sum_per_cpu
+from pillion_agent.ownership import NotAllowed, allow
 from pillion_agent.process import Process
 from pillion_agent.procfs import read_process
 from pillion_agent.programs import EVENT_PAGES, Attachments, Programs
@@ -60,7 +62,7 @@ class Recorder:
     # ---- sessions ----
 
     def start(self, request: Request, spool_fd: int, uid: int) -> Session:
-        """Begins a session; everything is attached on return. The descriptor is the session's from then on.
+        """Begins a session; everything is attached on return. The descriptor stays the caller's.
 
         Raises:
             AgentError: the request cannot be met; nothing is left attached for it.
@@ -69,7 +71,7 @@ class Recorder:
         if not free:
             raise AgentError("cannot record", f"{MAX_SESSIONS} sessions run already", "wait for one to end")
         self.drain()
-        session = Session(free[0], request, Spool(spool_fd), uid)
+        session = Session(free[0], request, Spool(os.dup(spool_fd)), uid)
         self.sessions[session.bit] = session
         self._native_sessions[session.bit] = session.native
         try:
@@ -96,7 +98,7 @@ class Recorder:
         for pid in psutil.pids() if request.all else request.pids:
             try:
                 self._add_target(session, pid, follow=request.follow or request.all)
-            except (OSError, psutil.Error) as error:
+            except OSError as error:
                 if not request.all:
                     raise AgentError(f"cannot record process {pid}", "no such process", "see `ps`") from error
         if request.follow and not request.all:
@@ -109,15 +111,22 @@ class Recorder:
         for pid in session.request.pids:
             with suppress(psutil.Error):
                 for child in psutil.Process(pid).children(recursive=True):
-                    with suppress(OSError, psutil.Error):
+                    with suppress(OSError, NotAllowed):
                         self._add_target(session, child.pid, follow=True)
 
     def _add_target(self, session: Session, pid: int, follow: bool) -> None:
-        process = self.processes.get(pid)
-        if not process:
-            process = self.processes[pid] = Process(read_process(pid, self._boot_offset_ns), monotonic_ns())
-        allow(session.uid, pid)
+        # First a target, then the questions: whatever the process becomes after the answers is told by an event.
         self._targets.add(pid, session.mask, follow, session.start_ns)
+        try:
+            allow(session.uid, pid)
+            info = read_process(pid, self._boot_offset_ns)
+            if info.exiting:
+                raise ProcessLookupError
+        except BaseException:
+            if self._targets.drop(pid, session.mask):
+                self._forget(pid)
+            raise
+        process = self.processes.setdefault(pid, Process(info, monotonic_ns()))
         session.alive.add(pid)
         self._look_for_python(process)
         session.put_process(process)
@@ -196,12 +205,16 @@ class Recorder:
         return [session for session in self.sessions.values() if mask & session.mask]
 
     def _on_fork(self, event: Any) -> None:
-        pid, parent = event.sample.pid, self.processes.get(event.sample.waker_pid)
+        pid, start_ns = event.sample.pid, event.sample.start_ns
+        parent = self.processes.get(event.sample.waker_pid)
         try:
             info = read_process(pid, self._boot_offset_ns)
         except OSError:
-            return  # gone already: its events still count, under its pid
-        process = parent.fork(info, event.sample.start_ns) if parent else Process(info, event.sample.start_ns)
+            if not parent:
+                return  # its events still count, under its pid
+            # Gone already, and it was a copy of its parent.
+            info = replace(parent.info, pid=pid, ppid=parent.info.pid, start_ns=start_ns)
+        process = parent.fork(info, start_ns) if parent else Process(info, start_ns)
         self.processes[pid] = process
         self._look_for_python(process)
         for session in self._sessions_in(event.sessions):
@@ -219,7 +232,7 @@ class Recorder:
         for session in self._sessions_in(event.sessions):
             try:
                 allow(session.uid, pid)
-            except (AgentError, psutil.Error):  # it has become another user's, or gone
+            except (NotAllowed, OSError):  # it has become another user's, or gone
                 self._targets.drop(pid, session.mask)
                 session.alive.discard(pid)
                 continue
@@ -303,21 +316,6 @@ _HANDLERS = {
     lib.PLN_EVENT_THREAD_EXIT: Recorder._on_thread_exit,
     lib.PLN_EVENT_NAME: Recorder._on_name,
 }
-
-
-def allow(uid: int, pid: int) -> None:
-    """Refuses another user's process.
-
-    Raises:
-        AgentError: it is not this user's, or runs with privileges that the user has not.
-        psutil.Error: there is no such process.
-    """
-    if uid == 0:
-        return
-    uids = psutil.Process(pid).uids()
-    if {uids.real, uids.effective, uids.saved} != {uid}:
-        fix = "record it as that user or as root"
-        raise AgentError(f"may not record process {pid}", "it belongs to another user", fix)
 
 
 def _possible_cpus() -> int:

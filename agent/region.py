@@ -81,9 +81,8 @@ class Region:
 
     def decline(self) -> None:
         """Switches off a recording that nobody consumes; raises RegionRefused where somebody does."""
-        if lib.pln_reader_begin(self._reader, lib.PLN_CONSUMER_AGENT) < 0:
+        if lib.pln_reader_decline(self._reader) < 0:
             raise RegionRefused("region_busy", "another collector records this process")
-        lib.pln_reader_end(self._reader, ffi.NULL, 0)
 
     def leave(self, session: int) -> tuple[int, list[tuple[str, int, int]]]:
         """Drains for the last time and leaves the session; recording stops with the last one.

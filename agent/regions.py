@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from pillion_agent.procfs import find_regions
 from pillion_agent.region import Region, RegionRefused
 from pillion_agent.session import Session
 from pillion_agent.targets import Targets
+
+_MAX_REGIONS = 8  # of a process at a time, whatever it announces
 
 
 class Regions:
@@ -29,19 +31,28 @@ class Regions:
 
     def find(self, pid: int, sessions: list[Session]) -> None:
         """Opens the regions that a process has already, for these sessions."""
-        with suppress(OSError):
-            for path in find_regions(pid):
+        try:
+            paths = find_regions(pid)
+        except OSError:
+            return  # it has ended
+        for path in paths:
+            try:
                 fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    self.open(pid, fd, sessions)
-                finally:
-                    os.close(fd)
+            except OSError:
+                continue  # closed while we looked
+            try:
+                self.open(pid, fd, sessions)
+            finally:
+                os.close(fd)
 
     def open(self, pid: int, fd: int, sessions: list[Session]) -> None:
         """Opens a region and drains it into the sessions' spools; what cannot be drained is a loss of theirs."""
         inode = os.fstat(fd).st_ino
-        region = next((known for known in self._by_pid.get(pid, []) if known.inode == inode), None)
+        of_process = self._by_pid.get(pid, [])
+        region = next((known for known in of_process if known.inode == inode), None)
         try:
+            if not region and len(of_process) >= _MAX_REGIONS:
+                raise RegionRefused("region_refused", "a process has one region")
             if not region:
                 region = Region(fd, pid, self._numbers + 1)
                 self._numbers += 1
@@ -56,10 +67,8 @@ class Regions:
 
     def decline(self, pid: int, fd: int) -> None:
         """Tells a process that records since it announced itself that nobody wants it."""
-        with suppress(RegionRefused):
-            region = Region(fd, pid, 0)
+        with suppress(RegionRefused), closing(Region(fd, pid, 0)) as region:
             region.decline()
-            region.close()
 
     def drain(self) -> int:
         """Drains all; returns how full the fullest ring was, in percent."""

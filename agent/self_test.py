@@ -31,7 +31,7 @@ def _btf() -> str:
 
     try:
         BTF().member_offset("task_struct", "pid")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, LookupError) as error:
         raise AgentError("no BTF", str(error), "use a kernel built with CONFIG_DEBUG_INFO_BTF=y") from error
     return str(VMLINUX)
 

@@ -5,12 +5,11 @@ One thread and no callbacks across modules: whatever is ready is handled, then e
 
 from __future__ import annotations
 
-import json
+import fcntl
 import os
 import selectors
 import socket
 import stat
-import struct
 import time
 import traceback
 from functools import partial
@@ -18,67 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from pillion._native import lib
+from pillion_agent.connection import Client, close_all, peer
 from pillion_agent.errors import AgentError
+from pillion_agent.listening import BACKLOG, listen, lock
 from pillion_agent.recorder import Recorder
 from pillion_agent.session import Request, Session, monotonic_ns
 
-MAX_MESSAGE = 65536
 # Python's fastest loop of ranges fills a ring in 38 ms; the eBPF buffer wakes us earlier by itself.
 DRAIN_EVERY_S = 0.025
 _DRAIN_AGAIN_S = 0.002  # when a ring was a quarter full: there is a burst
 _PROGRESS_EVERY_NS = 500_000_000
 _IDLE_EXIT_NS = 5_000_000_000
-_LAST_WORD_S = 1.0
-_BACKLOG = 4096  # the kernel's own bound (net.core.somaxconn); a fork storm's regions wait here
-_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
-
-
-class Client:
-    """One connection; at most one session."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.socket = connection
-        self.pid, self.uid = _peer(connection)
-        self.session: Session | None = None
-        self.told_ns = 0
-
-    def receive(self) -> tuple[dict[str, Any], list[int]] | None:
-        """A message and its descriptors; None when the client has gone.
-
-        Raises:
-            AgentError: the bytes are no message.
-        """
-        try:
-            data, fds, _, _ = socket.recv_fds(self.socket, MAX_MESSAGE, 4)
-        except BlockingIOError:
-            return {}, []
-        except OSError:
-            return None
-        if not data:
-            return None
-        try:
-            message = json.loads(data)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            _close_all(fds)
-            raise AgentError("bad request", "a message is one JSON object", "see ARCHITECTURE.md", code=2)
-        return message, fds
-
-    def send(self, message: dict[str, Any]) -> bool:
-        """False when the client has gone. One that does not read at the moment misses the message."""
-        try:
-            self.socket.send(json.dumps(message).encode(), socket.MSG_NOSIGNAL)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return True
-
-    def send_last(self, message: dict[str, Any]) -> None:
-        """Waits a moment for a client with unread progress in its buffer: it asked for this one, so it reads now."""
-        self.socket.settimeout(_LAST_WORD_S)
-        self.send(message)
+# Nobody but root may take what the others need: descriptors, and the time between two drains.
+_MAX_CONNECTIONS = 64  # of one user
+_MAX_SILENT = 256  # connections that have not announced their region yet
+_ANNOUNCEMENTS_AT_ONCE = 64
 
 
 class Server:
@@ -94,12 +47,14 @@ class Server:
         self._idle_exit = idle_exit
         self._idle_since_ns = monotonic_ns()
         self._clients: dict[int, Client] = {}
+        self._silent: dict[socket.socket, None] = {}  # in the order in which they came
         self._running = True
         self._selector = selectors.DefaultSelector()
-        self._listener = _listen(directory / "agent.sock")
-        self._announcements = _listen(directory / "rings.sock")
+        self._lock = lock(directory)
+        self._listener = listen(directory / "agent.sock")
+        self._announcements = listen(directory / "rings.sock")
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._announcements, selectors.EVENT_READ, self._accept_regions)
+        self._selector.register(self._announcements, selectors.EVENT_READ, self._receive_regions)
         self._selector.register(recorder.events_fd, selectors.EVENT_READ, lambda: None)
 
     def stop(self) -> None:
@@ -111,7 +66,8 @@ class Server:
             busy = _DRAIN_AGAIN_S if self._recorder.rings_fill else DRAIN_EVERY_S
             timeout = busy if self._recorder.sessions else 1.0
             for key, _ in self._selector.select(timeout):
-                key.data()
+                if self._selector.get_map().get(key.fd) is key:  # not closed by what came before
+                    key.data()
             if self._recorder.sessions:
                 self._recorder.drain()
                 self._report()
@@ -131,9 +87,17 @@ class Server:
     # ---- clients ----
 
     def _accept(self) -> None:
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return  # it has gone again, or there is no descriptor for it
         connection.setblocking(False)
         client = Client(connection)
+        if client.uid != 0 and sum(client.uid == other.uid for other in self._clients.values()) >= _MAX_CONNECTIONS:
+            cause = f"user {client.uid} has {_MAX_CONNECTIONS} already"
+            client.send(AgentError("too many connections", cause, "close some").message())
+            connection.close()
+            return
         self._clients[connection.fileno()] = client
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._serve(client))
 
@@ -160,7 +124,7 @@ class Server:
             traceback.print_exc()
             answer = AgentError("internal error", repr(error), "report it with the agent's log").message()
         finally:
-            _close_all(fds)
+            close_all(fds)
         if answer and not client.send(answer):
             self._drop(client)
 
@@ -179,9 +143,8 @@ class Server:
             case "stop":
                 raise AgentError("may not stop the agent", "you are not root", "use sudo")
             case other:
-                raise AgentError(
-                    "bad request", f"op {other!r} is unknown, or not possible now", "see ARCHITECTURE.md", code=2
-                )
+                cause = f"op {str(other)[:40]!r} is unknown, or not possible now"
+                raise AgentError("bad request", cause, "see ARCHITECTURE.md", code=2)
 
     def _status(self) -> dict[str, Any]:
         with open("/proc/self/statm", encoding="ascii") as file:
@@ -208,14 +171,13 @@ class Server:
     def _record(self, client: Client, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         if client.session:
             raise AgentError("cannot record", "this connection records already", "open another", code=2)
-        if len(fds) != 1 or not stat.S_ISREG(os.fstat(fds[0]).st_mode):
-            raise AgentError(
-                "bad request", "one descriptor of a regular file must come along", "send the spool's", code=2
-            )
+        if len(fds) != 1 or not _is_writable_file(fds[0]):
+            cause = "one descriptor of a regular file, open for writing, must come along"
+            raise AgentError("bad request", cause, "send the spool's", code=2)
         request = Request.parse(message, client.pid)
         if request.all and client.uid != 0:
             raise AgentError("may not record all processes", "you are not root", "use sudo, or -p for your own")
-        session = self._recorder.start(request, os.dup(fds[0]), client.uid)
+        session = self._recorder.start(request, fds[0], client.uid)
         client.session = session
         client.told_ns = monotonic_ns()
         return {"ok": True, "session": session.bit, "start_ns": session.start_ns}
@@ -223,7 +185,7 @@ class Server:
     def _finish(self, client: Client) -> None:
         session = client.session
         assert session
-        self._receive_waiting_regions()  # what was announced before the request belongs to the session
+        self._receive_regions(BACKLOG)  # what was announced before the request belongs to the session
         self._recorder.finish(session)
         client.session = None
         message: dict[str, Any] = {
@@ -270,64 +232,42 @@ class Server:
 
     # ---- regions ----
 
-    def _accept_regions(self) -> None:
+    def _receive_regions(self, at_once: int = _ANNOUNCEMENTS_AT_ONCE) -> None:
         """Each announcement is a connection with one message, which may outlive its process."""
-        while True:
+        for connection in list(self._silent):
+            self._receive_region(connection)
+        for _ in range(at_once):
             try:
                 connection, _ = self._announcements.accept()
             except OSError:
                 return
             connection.setblocking(False)
             self._selector.register(connection, selectors.EVENT_READ, partial(self._receive_region, connection))
+            self._silent[connection] = None
+            self._receive_region(connection)
+            if len(self._silent) > _MAX_SILENT:
+                self._hang_up(next(iter(self._silent)))
 
     def _receive_region(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
-        with connection:
-            pid, _ = _peer(connection)
-            try:
-                data, fds, _, _ = socket.recv_fds(connection, 64, 4)
-            except OSError:
-                return
+        try:
+            data, fds, _, _ = socket.recv_fds(connection, 64, 4)
+        except BlockingIOError:
+            return  # between its connect() and its sendmsg()
+        except OSError:
+            data, fds = b"", []
+        try:
             if len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
-                self._recorder.announce(pid, fds[0])
-            _close_all(fds)
+                self._recorder.announce(peer(connection)[0], fds[0])
+        finally:
+            close_all(fds)
+            self._hang_up(connection)
 
-    def _receive_waiting_regions(self) -> None:
-        """All announcements that have been made by now."""
-        self._accept_regions()
-        for key, _ in self._selector.select(0):
-            if isinstance(key.data, partial):
-                key.data()
-
-
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Pid and uid of who connected, from the kernel."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
+    def _hang_up(self, connection: socket.socket) -> None:
+        del self._silent[connection]
+        self._selector.unregister(connection)
+        connection.close()
 
 
-def _close_all(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
-
-
-def _listen(path: Path) -> socket.socket:
-    """A bound socket that everybody may reach; what they may do is decided by their uid."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if _answers(path):
-            raise AgentError("cannot start", f"an agent listens on {path}", "stop it with `pillion agent stop`")
-        path.unlink(missing_ok=True)  # a dead agent's
-        listener.bind(str(path))
-        path.chmod(0o666)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        raise AgentError("cannot start", f"{path}: {error.strerror}", "run the agent as root", code=3) from error
-    return listener
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        return probe.connect_ex(str(path)) == 0
+def _is_writable_file(fd: int) -> bool:
+    access = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_PATH)
+    return stat.S_ISREG(os.fstat(fd).st_mode) and access in (os.O_WRONLY, os.O_RDWR)

@@ -8,14 +8,14 @@
 
 static __always_inline u32 task_field(void *task, u32 offset) {
     u32 value = 0;
-    bpf_probe_read_kernel(&value, sizeof value, task + offset);
+    read_kernel(&value, sizeof value, task + offset);
     return value;
 }
 
 // The scheduler's own account of the thread's CPU time.
 static __always_inline u64 runtime(void *task) {
     u64 ns = 0;
-    bpf_probe_read_kernel(&ns, sizeof ns, task + TASK_RUNTIME);
+    read_kernel(&ns, sizeof ns, task + TASK_RUNTIME);
     return ns;
 }
 
@@ -38,7 +38,7 @@ static __always_inline struct pln_thread *observe(u32 tid, u32 pid, u64 since_ns
     time->pid = pid;
     time->state = state;
     time->runtime_ns = runtime(task);
-    bpf_probe_read_kernel(&time->comm, sizeof time->comm, task + TASK_COMM);
+    read_kernel(&time->comm, sizeof time->comm, task + TASK_COMM);
     // The wait it may be in: no stack, nobody asked for it yet.
     __builtin_memset(&room->wait, 0, offsetof(struct pln_event, frames));
     room->wait.sample.kind = PLN_WAIT;

@@ -21,7 +21,7 @@ int on_usdt_range(struct pt_regs *ctx) {
     if (!event->sessions)
         return 0;
     struct pln_range range = {};
-    if (bpf_probe_read_user(&range, sizeof range, (void *)ARG_RECORD(ctx))) {
+    if (read_user(&range, sizeof range, (void *)ARG_RECORD(ctx))) {
         count(PLN_COUNT_LOST_OTHER);
         return 0;
     }
@@ -36,7 +36,7 @@ int on_usdt_range(struct pt_regs *ctx) {
         if (length > PLN_NAME_TEXT)
             length = PLN_NAME_TEXT;
         event->sample.weight_ns = length;
-        bpf_probe_read_user(event->frames, PLN_NAME_TEXT, (void *)ARG_NAME(ctx));
+        read_user(event->frames, PLN_NAME_TEXT, (void *)ARG_NAME(ctx));
         u64 size = offsetof(struct pln_event, frames) + PLN_NAME_TEXT;
         if (events.ringbuf_output(event, size, wakeup(target, size)))
             count(PLN_COUNT_LOST_OTHER);

@@ -166,7 +166,7 @@ def _see(directory: Path) -> str:
 
 def _has_bcc(python: str) -> bool:
     try:
-        check = subprocess.run([python, "-c", _BCC_CHECK], stderr=subprocess.DEVNULL, check=False)
+        check = subprocess.run([python, "-c", _BCC_CHECK], cwd="/", stderr=subprocess.DEVNULL, check=False)
     except OSError:
         return False
     return check.returncode == 0

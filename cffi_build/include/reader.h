@@ -45,6 +45,9 @@ void pln_reader_close(pln_reader *reader);
  * from its creation and had no consumer yet. Returns 0, or -EBUSY while another consumer is alive. */
 int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind);
 
+/* Switches off a recording that nobody consumes. Returns 0, or -EBUSY where somebody does. */
+int pln_reader_decline(pln_reader *reader);
+
 /* Appends what is new to every sink and renews the lease. Returns the number of records, or -ESTALE once another
  * consumer has taken over. A sink with an error is passed over. */
 int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned count);

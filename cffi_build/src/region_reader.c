@@ -22,6 +22,13 @@
 #define RING_MAX 65536u
 #define PAGE_BYTES_MAX 65536u
 
+/* Of all regions together: the process that reads them needs maps (vm.max_map_count, 65,530) and addresses (128 TB) for
+ * itself, whatever the regions claim to hold. */
+#define MAPPED_RINGS_MAX 32768u
+#define MAPPED_BYTES_MAX (1ull << 45)
+
+static uint64_t mapped_rings, mapped_bytes;
+
 /* Only a memfd of ordinary pages that cannot shrink is read without fear of SIGBUS. */
 static int check_file(int fd, uint64_t *size) {
     struct statfs filesystem;
@@ -71,7 +78,6 @@ static int open_region(struct pln_reader *reader, int fd) {
     if (region == MAP_FAILED)
         return errno;
     reader->region = region;
-    pln_reader_map_rings(reader);
     return 0;
 }
 
@@ -92,9 +98,24 @@ pln_reader *pln_reader_open(int fd, uint32_t pid, uint32_t region, int *error) {
     return reader;
 }
 
+static void give_maps_back(uint64_t count, uint64_t stride) {
+    __atomic_sub_fetch(&mapped_rings, count, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&mapped_bytes, count * stride, __ATOMIC_RELAXED);
+}
+
+static bool take_map(uint64_t stride) {
+    uint64_t rings = __atomic_add_fetch(&mapped_rings, 1, __ATOMIC_RELAXED);
+    uint64_t bytes = __atomic_add_fetch(&mapped_bytes, stride, __ATOMIC_RELAXED);
+    if (rings <= MAPPED_RINGS_MAX && bytes <= MAPPED_BYTES_MAX)
+        return true;
+    give_maps_back(1, stride);
+    return false;
+}
+
 void pln_reader_close(pln_reader *reader) {
     for (uint32_t i = 0; i < reader->ring_count; i++)
         munmap(reader->rings[i].ring, reader->geometry.ring_stride);
+    give_maps_back(reader->ring_count, reader->geometry.ring_stride);
     if (reader->region != NULL)
         munmap(reader->region, reader->geometry.strings_offset + reader->geometry.strings_size);
     if (reader->fd >= 0)
@@ -134,9 +155,13 @@ void pln_reader_map_rings(struct pln_reader *reader) {
         return;
     while (reader->ring_count < count) {
         uint64_t offset = geometry->rings_offset + reader->ring_count * geometry->ring_stride;
-        void *ring = mmap(NULL, geometry->ring_stride, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd, (off_t)offset);
-        if (ring == MAP_FAILED)
+        if (!take_map(geometry->ring_stride))
             return;
+        void *ring = mmap(NULL, geometry->ring_stride, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd, (off_t)offset);
+        if (ring == MAP_FAILED) {
+            give_maps_back(1, geometry->ring_stride);
+            return;
+        }
         reader->rings[reader->ring_count++] = (struct ring_reader){.ring = ring};
     }
 }

@@ -32,19 +32,37 @@ static void start_ring(struct ring_reader *ring, bool from_creation, uint64_t ca
         ring->lost_before[kind] = from_creation ? 0 : __atomic_load_n(&ring->ring->lost[kind], __ATOMIC_RELAXED);
 }
 
+/* Puts this process in the place of a consumer that is gone, whose pid it notes. */
+static bool take(struct pln_region *region, uint32_t consumer_kind, uint64_t now_ns, uint32_t *previous) {
+    *previous = __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED);
+    /* Acquire, pairs with the release in let_go(): the last consumer's tails come before ours. */
+    return is_gone(region, *previous, consumer_kind, now_ns) &&
+           __atomic_compare_exchange_n(&region->consumer_pid, previous, (uint32_t)getpid(), false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static void let_go(struct pln_region *region) {
+    __atomic_store_n(&region->consumer_pid, 0, __ATOMIC_RELEASE); /* pairs with the acquire in take() */
+}
+
+int pln_reader_decline(pln_reader *reader) {
+    uint32_t previous;
+    if (!take(reader->region, PLN_CONSUMER_AGENT, pln_now_ns(), &previous))
+        return -EBUSY;
+    __atomic_store_n(&reader->region->recording, 0, __ATOMIC_RELAXED);
+    let_go(reader->region);
+    return 0;
+}
+
 int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind) {
     struct pln_region *region = reader->region;
     uint64_t now_ns = pln_now_ns();
-    uint32_t self = (uint32_t)getpid();
-    uint32_t previous = __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED);
-    if (!is_gone(region, previous, consumer_kind, now_ns))
-        return -EBUSY;
-    /* Acquire, pairs with the release in pln_reader_end(): the last consumer's tails come before ours. */
-    if (!__atomic_compare_exchange_n(&region->consumer_pid, &previous, self, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    uint32_t previous;
+    if (!take(region, consumer_kind, now_ns, &previous))
         return -EBUSY;
 
     bool from_creation = previous == 0 && __atomic_load_n(&region->recording, __ATOMIC_RELAXED) != 0;
-    reader->consumer_pid = self;
+    reader->consumer_pid = (uint32_t)getpid();
     reader->session_start_ns = from_creation ? 0 : now_ns;
     reader->corrupt = reader->stalled = 0;
     reader->lost_threads_before = from_creation ? 0 : __atomic_load_n(&region->lost_threads, __ATOMIC_RELAXED);
@@ -131,7 +149,7 @@ void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count)
     for (uint32_t i = 0; i < reader->ring_count; i++)
         pln_reader_give_back(&reader->rings[i], reader->rings[i].tail);
     reader->consumer_pid = 0;
-    __atomic_store_n(&region->consumer_pid, 0, __ATOMIC_RELEASE); /* pairs with the acquire in pln_reader_begin() */
+    let_go(region);
 }
 
 struct loss_list {

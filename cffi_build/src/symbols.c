@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -108,19 +109,39 @@ static int load(struct pln_symbols *file) {
     return result;
 }
 
+/* What only looks like a regular file is found out before it is opened: opening a device does things, and a link may
+ * lead a process of root to any. */
+static int open_regular(const char *path, int *error) {
+    int handle = open(path, O_PATH | O_CLOEXEC);
+    struct stat status;
+    if (handle < 0 || fstat(handle, &status)) {
+        *error = errno;
+        if (handle >= 0)
+            close(handle);
+        return -1;
+    }
+    int fd = -1;
+    if (S_ISREG(status.st_mode)) {
+        char link[32];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", handle);
+        fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: its owner's lease must not stop the agent */
+        *error = fd < 0 ? errno : 0;
+    } else {
+        *error = ENOEXEC;
+    }
+    close(handle);
+    return fd;
+}
+
 struct pln_symbols *pln_symbols_open(const char *path, int *error) {
     struct pln_symbols *file = calloc(1, sizeof *file);
     if (!file) {
         *error = ENOMEM;
         return NULL;
     }
-    /* O_NONBLOCK: a fifo under this name must not stop the agent. */
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat status;
-    if (file->fd < 0 || fstat(file->fd, &status))
-        *error = errno;
-    else
-        *error = S_ISREG(status.st_mode) ? load(file) : ENOEXEC;
+    file->fd = open_regular(path, error);
+    if (file->fd >= 0)
+        *error = load(file);
     if (!*error)
         return file;
     pln_symbols_close(file);
