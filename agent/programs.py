@@ -72,7 +72,7 @@ def _compile(defines: dict[str, str], debug: int = 0) -> Any:
     text = "".join(f'#line 1 "{name}"\n{(PROBES / name).read_text()}' for name in SOURCES)
     flags = [f"-D{name}={value}" for name, value in defines.items()]
     return BPF(
-        text=text,
+        text=text.encode(),
         cflags=[*flags, f"-I{PROBES}", "-D__BPF__", f"-D__TARGET_ARCH_{platform.machine()}", "-Wno-macro-redefined"],
         debug=debug,
     )
@@ -122,7 +122,7 @@ class Programs:
         kinds = {"on_clock": BPF.PERF_EVENT, "on_usdt_range": BPF.KPROBE}
         kinds |= dict.fromkeys(_RAW_TRACEPOINTS.values(), BPF.RAW_TRACEPOINT)
         try:
-            return {name: self.bpf.load_func(name, kind).fd for name, kind in kinds.items()}
+            return {name: self.bpf.load_func(name.encode(), kind).fd for name, kind in kinds.items()}
         except Exception as error:
             raise AgentError(
                 "the kernel refused an eBPF program", str(error), "run `pillion doctor`", code=3
@@ -167,7 +167,7 @@ class Programs:
         return [self._range_probe.attach(self._functions["on_usdt_range"])]
 
     def map_fd(self, name: str) -> int:
-        return int(self.bpf[name].map_fd)
+        return int(self.bpf[name.encode()].map_fd)
 
 
 class Attachments:

@@ -31,7 +31,7 @@ _IDLE_EXIT_NS = 5_000_000_000
 # Nobody but root may take what the others need: descriptors, and the time between two drains.
 _MAX_CONNECTIONS = 64  # of one user
 _MAX_SILENT = 256  # connections that have not announced their region yet
-_ANNOUNCEMENTS_AT_ONCE = 64
+_AT_ONCE = 64  # connections between two drains
 
 
 class Server:
@@ -87,19 +87,22 @@ class Server:
     # ---- clients ----
 
     def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return  # it has gone again, or there is no descriptor for it
-        connection.setblocking(False)
-        client = Client(connection)
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # none is left, or there is no descriptor for it
+            connection.setblocking(False)
+            self._welcome(Client(connection))
+
+    def _welcome(self, client: Client) -> None:
         if client.uid != 0 and sum(client.uid == other.uid for other in self._clients.values()) >= _MAX_CONNECTIONS:
             cause = f"user {client.uid} has {_MAX_CONNECTIONS} already"
             client.send(AgentError("too many connections", cause, "close some").message())
-            connection.close()
+            client.socket.close()
             return
-        self._clients[connection.fileno()] = client
-        self._selector.register(connection, selectors.EVENT_READ, lambda: self._serve(client))
+        self._clients[client.socket.fileno()] = client
+        self._selector.register(client.socket, selectors.EVENT_READ, partial(self._serve, client))
 
     def _drop(self, client: Client) -> None:
         if client.session:
@@ -232,7 +235,7 @@ class Server:
 
     # ---- regions ----
 
-    def _receive_regions(self, at_once: int = _ANNOUNCEMENTS_AT_ONCE) -> None:
+    def _receive_regions(self, at_once: int = _AT_ONCE) -> None:
         """Each announcement is a connection with one message, which may outlive its process."""
         for connection in list(self._silent):
             self._receive_region(connection)

