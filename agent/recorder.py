@@ -44,7 +44,7 @@ class Recorder:
         self._attachments = Attachments(programs)
         self._targets = Targets(programs.map_fd("targets"))
         self._settings = Settings(programs.map_fd("settings"), programs.map_fd("rates"))
-        self._threads = Threads(programs.map_fd("threads"))
+        self._threads = Threads(programs.map_fd("threads"), programs.map_fd("wait_stacks"))
         self._regions = Regions(self._targets)
         self._counts_fd = programs.map_fd("counts")
         self._possible_cpus = _possible_cpus()

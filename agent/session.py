@@ -204,7 +204,7 @@ class Session:
 
     def put_losses(self, counts: list[int]) -> None:
         """Cumulative losses; counts are the kernel's totals now."""
-        kernel = dict(zip(("samples", "waits", "kernel_events", "threads"), counts, strict=True))
+        kernel = dict(zip(("samples", "waits", "kernel_events", "threads", "wait_stacks"), counts, strict=True))
         base = dict(zip(kernel, self.counts_base, strict=True))
         for kind, count in kernel.items():
             self.lost[kind, 0, 0] = count - base[kind]

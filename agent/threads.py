@@ -13,8 +13,9 @@ from pillion_agent.targets import Targets
 
 
 class Threads:
-    def __init__(self, fd: int) -> None:
-        self._map = Map(fd, "uint32_t", "struct pln_thread")
+    def __init__(self, threads_fd: int, stacks_fd: int) -> None:
+        self._map = Map(threads_fd, "uint32_t", "struct pln_thread")
+        self._stacks = Map(stacks_fd, "uint32_t", "struct pln_event")
 
     def set_base(self, session: Session) -> None:
         """Notes the totals at a session's start, which it subtracts at its end."""
@@ -32,7 +33,8 @@ class Threads:
                 seen.add(tid)
                 session.put_thread(tid, thread.time, session.end_ns)
                 if thread.time.state == lib.PLN_THREAD_OFF:
-                    _put_open_wait(session, tid, thread)
+                    stack = self._stacks.get(tid) if thread.frames else None
+                    _put_open_wait(session, thread, stack or ffi.new("struct pln_event *"))
         for pid in session.alive:
             with suppress(OSError):
                 for tid in thread_ids(pid):
@@ -42,16 +44,21 @@ class Threads:
     def forget_all(self) -> None:
         for tid in list(self._map.keys()):
             self._map.delete(tid)
+            self._stacks.delete(tid)
 
 
-def _put_open_wait(session: Session, tid: int, thread: Any) -> None:
-    sample, time = thread.wait.sample, thread.time
-    sample.kind, sample.tid, sample.pid = lib.PLN_WAIT, tid, time.pid
+def _put_open_wait(session: Session, thread: Any, event: Any) -> None:
+    """Adds the wait that a thread is in; event holds its stack, or none."""
+    time = thread.time
+    event.sample = thread.wait
+    sample = event.sample
     sample.flags |= lib.PLN_UNFINISHED
     sample.start_ns = max(time.since_ns, session.start_ns)
     sample.end_ns = max(session.end_ns, sample.start_ns)
-    sample.weight_ns = sample.end_ns - max(time.woken_ns, sample.start_ns) if time.woken_ns else 0
-    lib.pln_session_add(session.native, ffi.addressof(thread, "wait"))
+    # It may have been woken after the moment at which the session ended.
+    runnable_ns = sample.end_ns - max(time.woken_ns, sample.start_ns) if time.woken_ns else 0
+    sample.weight_ns = max(runnable_ns, 0)
+    lib.pln_session_add(session.native, event)
 
 
 def _report_still_thread(session: Session, pid: int, tid: int) -> None:
@@ -69,5 +76,5 @@ def _report_still_thread(session: Session, pid: int, tid: int) -> None:
     thread.time.comm = stat[stat.index("(") + 1 : stat.rindex(")")].encode()[:15]
     session.put_thread(tid, thread.time, session.end_ns)
     if not running:
-        thread.wait.sample.state = 1
-        _put_open_wait(session, tid, thread)
+        thread.wait.kind, thread.wait.pid, thread.wait.tid, thread.wait.state = lib.PLN_WAIT, pid, tid, 1
+        _put_open_wait(session, thread, ffi.new("struct pln_event *"))

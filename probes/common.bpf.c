@@ -14,9 +14,11 @@ static long (*read_kernel)(void *to, u32 size, const void *from) = (void *)BPF_F
 
 BPF_RINGBUF_OUTPUT(events, EVENT_PAGES);
 BPF_TABLE("hash", u32, struct pln_target, targets, 65536);
-// Values are 1.8 kB: allocated when a thread is first seen, not 65,536 times in advance.
-BPF_F_TABLE("hash", u32, struct pln_thread, threads, 65536, BPF_F_NO_PREALLOC);
-BPF_PERCPU_ARRAY(scratch, struct pln_thread, 1);
+BPF_TABLE("hash", u32, struct pln_thread, threads, 32768);
+// Values are 1.7 kB: allocated when a thread first waits, not 32,768 times in advance.
+BPF_F_TABLE("hash", u32, struct pln_event, wait_stacks, 32768, BPF_F_NO_PREALLOC);
+BPF_PERCPU_ARRAY(scratch, struct pln_event, 1);
+BPF_PERCPU_ARRAY(scratch_thread, struct pln_thread, 1);
 BPF_PERCPU_ARRAY(counts, u64, PLN_COUNTS);
 BPF_PERCPU_ARRAY(unseen_bytes, u64, 1);
 BPF_ARRAY(settings, struct pln_settings, 1);
@@ -132,19 +134,18 @@ static __always_inline u32 walk_python(u64 *frames, struct pln_target *target, u
     return tstate ? walk_python311(frames, tstate, flags) : 0;
 }
 
-// Fills the stacks and the range of the current thread; returns how much of frames[] is to be sent. The sections have
-// fixed places: the verifier knows every bound, and a reader packs them.
-static __always_inline u32 fill(void *ctx, struct pln_event *event, struct pln_target *target) {
+// Fills the current thread's stacks into event; returns how much of frames[] is to be sent.
+// The sections have fixed places: the verifier knows every bound, and a reader packs them.
+static __always_inline u32 fill(void *ctx, struct pln_event *event, struct pln_sample *sample,
+                                struct pln_target *target, u64 thread) {
     long kernel = bpf_get_stack(ctx, event->frames, PLN_KERNEL_FRAMES * 8, 0);
     long native = bpf_get_stack(ctx, event->frames + PLN_KERNEL_FRAMES, PLN_NATIVE_FRAMES * 8, BPF_F_USER_STACK);
-    u64 thread = thread_pointer();
-    read_range(&event->sample, target, thread);
     event->n_kernel = kernel > 0 ? (u64)kernel / 8 : 0;
     event->n_native = native > 0 ? (u64)native / 8 : 0;
     event->n_python =
-        walk_python(event->frames + PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES, target, thread, &event->sample.flags);
+        walk_python(event->frames + PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES, target, thread, &sample->flags);
     if (event->n_kernel == PLN_KERNEL_FRAMES || event->n_native == PLN_NATIVE_FRAMES)
-        event->sample.flags |= PLN_TRUNCATED;
+        sample->flags |= PLN_TRUNCATED;
     if (event->n_python)
         return PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + event->n_python;
     return event->n_native ? PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES : PLN_KERNEL_FRAMES;

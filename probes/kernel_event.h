@@ -55,23 +55,26 @@ struct pln_thread_time {
 #define PLN_THREAD_OFF 2
 #define PLN_THREAD_EXITING 3 /* reported; its last switches say nothing more */
 
-/* What the map "threads" holds: the thread's times and the wait it is in, built at switch-out and sent at switch-in
- * if it turned out long enough. */
+/* What the map "threads" holds: the thread's times and the wait it is in, sent at switch-in if it turned out long enough.
+ * Its stack is in the map "wait_stacks": a large value, which the kernel may have no memory for at the moment. */
 struct pln_thread {
     struct pln_thread_time time;
-    struct pln_event wait;
+    struct pln_sample wait;
+    uint64_t sessions;
+    uint32_t frames; /* how much of the stack's frames[] is to be sent, 0 for no stack */
+    uint32_t reserved;
 };
 
 /* What the map "targets" holds, by host pid. The agent writes it, fork copies it. */
 struct pln_target {
-    uint64_t sessions;    /* bit per session that records this process */
-    uint64_t follow;      /* those of them that also record its children */
-    uint64_t start_ns;    /* when it became a target: threads found running had run since then */
-    uint64_t tss_key;     /* address of CPython's Py_tss_t autoTSSkey, 0: not CPython, or not yet known */
-    int64_t tls_offset;   /* thread pointer + this holds the thread's pln_ring *, 0: no region */
-    uint32_t tss_offset;  /* from the thread pointer to pthread's first block of thread-specific data */
-    uint32_t python;      /* index of the walker, PLN_PYTHON_* */
-    uint32_t wakeups;     /* events that still wake the agent at once: a new process may not live long */
+    uint64_t sessions; /* bit per session that records this process */
+    uint64_t follow; /* those of them that also record its children */
+    uint64_t start_ns; /* when it became a target: threads found running had run since then */
+    uint64_t tss_key; /* address of CPython's Py_tss_t autoTSSkey, 0: not CPython, or not yet known */
+    int64_t tls_offset; /* thread pointer + this holds the thread's pln_ring *, 0: no region */
+    uint32_t tss_offset; /* from the thread pointer to pthread's first block of thread-specific data */
+    uint32_t python; /* index of the walker, PLN_PYTHON_* */
+    uint32_t wakeups; /* events that still wake the agent at once: a new process may not live long */
     uint32_t reserved;
 };
 
@@ -87,9 +90,10 @@ struct pln_settings {
 /* The per-CPU array "counts": events by fate, for the losses. */
 #define PLN_COUNT_LOST_SAMPLES 0 /* the ring buffer was full */
 #define PLN_COUNT_LOST_WAITS 1
-#define PLN_COUNT_LOST_OTHER 2   /* lifecycle and USDT events */
+#define PLN_COUNT_LOST_OTHER 2 /* lifecycle and USDT events */
 #define PLN_COUNT_LOST_THREADS 3 /* the map "threads" was full */
-#define PLN_COUNTS 4
+#define PLN_COUNT_LOST_STACKS 4 /* a wait's stack found no memory */
+#define PLN_COUNTS 5
 
 #if !defined(__BPF__) && !defined(__bpf__)
 PLN_ASSERT(sizeof(struct pln_event) == 80 + 8 * PLN_STACK_FRAMES, "no padding: the programs send a prefix of it");

@@ -12,16 +12,15 @@ static __always_inline void begin_thread(void *task, u32 pid, u32 tid, u64 now) 
     if (!thread)
         return;
     thread->time.woken_ns = now;
-    thread->wait.sample.state = 0;
-    thread->wait.sample.flags = PLN_PREEMPTED;
+    thread->wait.state = 0;
+    thread->wait.flags = PLN_PREEMPTED;
 }
 
 static __always_inline void tell(u32 kind, u32 pid, u32 tid, u32 other_pid, u64 now, struct pln_target *target) {
     int zero = 0;
-    struct pln_thread *room = scratch.lookup(&zero);
-    if (!room)
+    struct pln_event *event = scratch.lookup(&zero);
+    if (!event)
         return;
-    struct pln_event *event = &room->wait;
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
     event->sessions = target->sessions;
     event->sample.kind = kind;
@@ -88,21 +87,21 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     if (thread) {
         struct pln_thread_time *time = &thread->time;
         if (time->state == PLN_THREAD_OFF)
-            arrive(thread, target, missed_arrival(time, runtime((void *)bpf_get_current_task()), now));
+            arrive(tid, thread, target, missed_arrival(time, runtime((void *)bpf_get_current_task()), now));
         time->on_cpu_ns += now - time->since_ns;
         time->since_ns = now;
         bpf_get_current_comm(&time->comm, sizeof time->comm);
         int zero = 0;
-        struct pln_thread *room = scratch.lookup(&zero);
-        if (room) {
-            __builtin_memcpy(room->wait.frames, time, sizeof *time);
-            __builtin_memset(&room->wait, 0, offsetof(struct pln_event, frames));
-            room->wait.sessions = target->sessions;
-            room->wait.sample.kind = PLN_EVENT_THREAD_EXIT;
-            room->wait.sample.pid = pid;
-            room->wait.sample.tid = tid;
-            room->wait.sample.start_ns = room->wait.sample.end_ns = now;
-            send(&room->wait, sizeof *time / 8, target);
+        struct pln_event *event = scratch.lookup(&zero);
+        if (event) {
+            __builtin_memset(event, 0, offsetof(struct pln_event, frames));
+            event->sessions = target->sessions;
+            event->sample.kind = PLN_EVENT_THREAD_EXIT;
+            event->sample.pid = pid;
+            event->sample.tid = tid;
+            event->sample.start_ns = event->sample.end_ns = now;
+            __builtin_memcpy(event->frames, time, sizeof *time);
+            send(event, sizeof *time / 8, target);
         }
         time->state = PLN_THREAD_EXITING; // after the copy; deleted at its very last switch
     }

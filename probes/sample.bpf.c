@@ -33,6 +33,8 @@ int on_clock(struct bpf_perf_event_data *ctx) {
     event->sample.cpu = bpf_get_smp_processor_id();
     event->sample.state = 0;
     event->sample.weight_ns = period_ns;
-    send(event, fill(ctx, event, target), target);
+    u64 thread = thread_pointer();
+    read_range(&event->sample, target, thread);
+    send(event, fill(ctx, event, &event->sample, target, thread), target);
     return 0;
 }

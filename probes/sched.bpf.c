@@ -29,31 +29,29 @@ static __always_inline u64 missed_arrival(struct pln_thread_time *time, u64 runt
 // Times of a thread never seen before. It has been in the given state since its process became a target.
 static __always_inline struct pln_thread *observe(u32 tid, u32 pid, u64 since_ns, u32 state, void *task) {
     int zero = 0;
-    struct pln_thread *room = scratch.lookup(&zero);
-    if (!room)
+    struct pln_thread *fresh = scratch_thread.lookup(&zero);
+    if (!fresh)
         return 0;
-    struct pln_thread_time *time = &room->time;
-    __builtin_memset(time, 0, sizeof *time);
+    __builtin_memset(fresh, 0, sizeof *fresh);
+    struct pln_thread_time *time = &fresh->time;
     time->first_ns = time->since_ns = since_ns;
     time->pid = pid;
     time->state = state;
     time->runtime_ns = runtime(task);
     read_kernel(&time->comm, sizeof time->comm, task + TASK_COMM);
     // The wait it may be in: no stack, nobody asked for it yet.
-    __builtin_memset(&room->wait, 0, offsetof(struct pln_event, frames));
-    room->wait.sample.kind = PLN_WAIT;
-    room->wait.sample.tid = tid;
-    room->wait.sample.pid = pid;
-    room->wait.sample.state = 1;
-    if (threads.update(&tid, room))
+    fresh->wait.kind = PLN_WAIT;
+    fresh->wait.tid = tid;
+    fresh->wait.pid = pid;
+    fresh->wait.state = 1;
+    if (threads.update(&tid, fresh))
         count(PLN_COUNT_LOST_THREADS);
     return threads.lookup(&tid);
 }
 
 // The wait is over at `now`: counts it, and sends it if it was long enough.
-static __always_inline void arrive(struct pln_thread *thread, struct pln_target *target, u64 now) {
+static __always_inline void arrive(u32 tid, struct pln_thread *thread, struct pln_target *target, u64 now) {
     struct pln_thread_time *time = &thread->time;
-    struct pln_event *wait = &thread->wait;
     u64 start_ns = time->since_ns;
     u64 runnable_ns = time->woken_ns && time->woken_ns < now ? now - time->woken_ns : 0;
     time->off_cpu_ns += now - start_ns;
@@ -65,13 +63,35 @@ static __always_inline void arrive(struct pln_thread *thread, struct pln_target 
     struct pln_settings *set = settings.lookup(&zero);
     if (!set || now - start_ns < set->wait_threshold_ns)
         return;
-    if (!wait->sessions)
-        wait->sessions = target->sessions; // it began before we looked: no stack, but its time counts
-    wait->sample.start_ns = start_ns;
-    wait->sample.end_ns = now;
-    wait->sample.cpu = bpf_get_smp_processor_id();
-    wait->sample.weight_ns = runnable_ns;
-    send(wait, wait->sample.reserved, target);
+    struct pln_event *event = thread->frames ? wait_stacks.lookup(&tid) : 0;
+    if (!event) {
+        event = scratch.lookup(&zero);
+        if (!event)
+            return;
+        event->n_kernel = event->n_native = event->n_python = 0;
+    }
+    event->sample = thread->wait;
+    // A wait that began before we looked is wanted by who looks now.
+    event->sessions = thread->sessions ? thread->sessions : target->sessions;
+    event->sample.start_ns = start_ns;
+    event->sample.end_ns = now;
+    event->sample.cpu = bpf_get_smp_processor_id();
+    event->sample.weight_ns = runnable_ns;
+    send(event, thread->frames, target);
+}
+
+// The room for a thread's stack; 0 when the kernel has no memory for it now.
+static __always_inline struct pln_event *stack_room(u32 tid) {
+    struct pln_event *event = wait_stacks.lookup(&tid);
+    if (event)
+        return event;
+    int zero = 0;
+    struct pln_event *blank = scratch.lookup(&zero);
+    if (!blank || wait_stacks.update(&tid, blank)) {
+        count(PLN_COUNT_LOST_STACKS);
+        return 0;
+    }
+    return wait_stacks.lookup(&tid);
 }
 
 static __always_inline void leave(void *ctx, void *prev, bool preempted, u64 now) {
@@ -80,8 +100,10 @@ static __always_inline void leave(void *ctx, void *prev, bool preempted, u64 now
     u32 state = preempted ? 0 : TASK_STATE(ctx, prev) & 0xff;
     struct pln_thread *thread = threads.lookup(&tid);
     if (thread && thread->time.state == PLN_THREAD_EXITING) {
-        if (state & TASK_DEAD)
+        if (state & TASK_DEAD) {
             threads.delete(&tid);
+            wait_stacks.delete(&tid);
+        }
         return;
     }
     struct pln_target *target = targets.lookup(&pid);
@@ -94,7 +116,7 @@ static __always_inline void leave(void *ctx, void *prev, bool preempted, u64 now
     struct pln_thread_time *time = &thread->time;
     u64 runtime_ns = runtime(prev);
     if (time->state == PLN_THREAD_OFF)
-        arrive(thread, target, missed_arrival(time, runtime_ns, now));
+        arrive(tid, thread, target, missed_arrival(time, runtime_ns, now));
     time->on_cpu_ns += now - time->since_ns;
     time->state = PLN_THREAD_OFF;
     time->since_ns = now;
@@ -102,12 +124,14 @@ static __always_inline void leave(void *ctx, void *prev, bool preempted, u64 now
     time->switches += 1;
     time->woken_ns = state ? 0 : now;
 
-    struct pln_event *wait = &thread->wait;
-    wait->sessions = target->sessions;
-    wait->sample.flags = state ? 0 : PLN_PREEMPTED;
-    wait->sample.waker_pid = wait->sample.waker_tid = 0;
-    wait->sample.state = state;
-    wait->sample.reserved = fill(ctx, wait, target); // until it is sent: how much of frames[]
+    thread->sessions = target->sessions;
+    thread->wait.flags = state ? 0 : PLN_PREEMPTED;
+    thread->wait.waker_pid = thread->wait.waker_tid = 0;
+    thread->wait.state = state;
+    u64 pointer = thread_pointer();
+    read_range(&thread->wait, target, pointer);
+    struct pln_event *event = stack_room(tid);
+    thread->frames = event ? fill(ctx, event, &thread->wait, target, pointer) : 0;
 }
 
 static __always_inline void enter(void *next, u64 now) {
@@ -122,7 +146,7 @@ static __always_inline void enter(void *next, u64 now) {
     if (!thread)
         thread = observe(tid, pid, target->start_ns, PLN_THREAD_OFF, next);
     if (thread && thread->time.state == PLN_THREAD_OFF)
-        arrive(thread, target, now);
+        arrive(tid, thread, target, now);
 }
 
 // args: bool preempt, task_struct *prev, task_struct *next, and since Linux 5.18 prev_state
@@ -141,7 +165,7 @@ int on_wakeup(struct bpf_raw_tracepoint_args *ctx) {
         return 0;
     u64 id = bpf_get_current_pid_tgid();
     thread->time.woken_ns = bpf_ktime_get_ns();
-    thread->wait.sample.waker_pid = id >> 32;
-    thread->wait.sample.waker_tid = id;
+    thread->wait.waker_pid = id >> 32;
+    thread->wait.waker_tid = id;
     return 0;
 }

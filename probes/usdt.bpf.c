@@ -12,10 +12,9 @@ int on_usdt_range(struct pt_regs *ctx) {
     int zero = 0;
     struct pln_target *target = targets.lookup(&pid);
     struct pln_settings *set = settings.lookup(&zero);
-    struct pln_thread *room = scratch.lookup(&zero);
-    if (!target || !set || !room)
+    struct pln_event *event = scratch.lookup(&zero);
+    if (!target || !set || !event)
         return 0;
-    struct pln_event *event = &room->wait;
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
     event->sessions = target->sessions & set->usdt_sessions;
     if (!event->sessions)

@@ -42,12 +42,41 @@ class Ragged:
         return values
 
 
+@dataclass(frozen=True)
+class Labels:
+    """A column of few different texts: row i is ``texts[codes[i]]``.
+
+    Attributes:
+        codes: int32.
+        texts: each once.
+    """
+
+    codes: Array
+    texts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, row: int) -> str:
+        return self.texts[self.codes[row]]
+
+    def take(self, rows: Array) -> Labels:
+        """These rows, or the rows of a mask."""
+        return Labels(self.codes[rows], self.texts)
+
+    def isin(self, *texts: str) -> Array:
+        """Mask of the rows that have one of the texts."""
+        mask: Array = np.array([text in texts for text in self.texts], bool)[self.codes]
+        return mask
+
+
 Columns = dict[str, Any]
-"""Column name to a numpy array; text columns are object arrays of str or None, "ids" columns are Ragged."""
+"""Column name to a numpy array; text columns are object arrays of str or None, "ids" columns are Ragged, "label"
+columns are Labels."""
 
 Tables = dict[str, Columns]
 
-# A column's type is a numpy dtype, "text", or "ids" (a list of int32).
+# A column's type is a numpy dtype, "text", "label" (few different texts), or "ids" (a list of int32).
 SCHEMAS: dict[str, dict[str, str]] = {
     "events": {  # ranges and marks, sorted by (pid, tid, start_ns, -end_ns)
         "id": "i8",  # its row
@@ -64,6 +93,21 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "args": "i4",  # strings
         "end_tid": "u4",
         "value": "u8",  # of a mark
+        # What only profilers of operators and devices know; OPTIONAL has what a table without the column means.
+        "category": "label",  # user_annotation, cpu_op, cuda_runtime, cuda_driver, python_function, overhead, …
+        "scope": "i2",  # at::RecordScope: 0 function, 1 backward function, 7 user
+        "sequence_nr": "i8",  # autograd's; an operator and its backward have the same
+        "fwd_thread": "i8",  # of a backward operator: the thread of its forward one, as torch numbers them
+        "correlation": "i8",  # of a call into a device's runtime: the number that its activities carry
+        "external_id": "i8",  # of an operator, or of the operator that made the call
+        "overload": "i4",  # strings
+        "shapes": "i4",  # strings: of the inputs, as JSON
+        "stack": "i8",  # stacks: where it was called
+        "cpu_memory": "i8",  # bytes, what was allocated in its time less what was freed
+        "device_memory": "i8",
+        "flops": "i8",
+        "attributes": "i4",  # strings: whatever else its trace says, as a JSON object
+        "node_id": "i4",
     },
     "samples": {  # moments at which a thread was found on a CPU, sorted by ts_ns
         "ts_ns": "i8",
@@ -91,15 +135,19 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "waker_pid": "u4",  # 0: unknown, or woken by an interrupt
         "waker_tid": "u4",
     },
-    "activities": {  # work of devices; nothing fills it yet
-        "kind": "text",
+    "activities": {  # work of devices, sorted by start_ns
+        "kind": "label",  # kernel, memcpy, memset, sync, memory, user_annotation, …
         "name": "i4",  # strings
         "start_ns": "i8",
         "end_ns": "i8",
-        "device": "i4",
+        "device": "i4",  # −1: none, or unknown
         "stream": "i8",
         "correlation": "i8",
-        "event": "i8",  # events
+        "event": "i8",  # events: what caused it, an operator or range where one is known, else its launch
+        "context": "i8",
+        "launch": "i8",  # events: the call into the runtime or the driver that started it
+        "bytes": "i8",  # copied, set, or allocated (freed: negative)
+        "attributes": "i4",  # strings: whatever else its trace says, as a JSON object
     },
     "stacks": {"id": "i8", "frames": "ids"},  # rows of frames, leaf first: kernel, native, Python
     "frames": {"id": "i8", "kind": "text", "name": "text", "file": "text", "line": "i4", "module": "text"},
@@ -129,23 +177,62 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "losses": {"kind": "text", "pid": "u4", "tid": "u4", "count": "i8", "place": "text"},
 }
 
+# Columns that a table may lack, and what every row then has: a capture of plain ranges stays small.
+OPTIONAL: dict[str, dict[str, int | str]] = {
+    "events": {
+        "category": "user_annotation",
+        "scope": 7,
+        "sequence_nr": -1,
+        "fwd_thread": 0,
+        "correlation": 0,
+        "external_id": 0,
+        "overload": 0,
+        "shapes": 0,
+        "stack": 0,
+        "cpu_memory": 0,
+        "device_memory": 0,
+        "flops": 0,
+        "attributes": 0,
+        "node_id": -1,
+    },
+    "activities": {"context": 0, "launch": -1, "bytes": 0, "attributes": 0},
+}
+
 # What a capture from elsewhere must keep for its rows to be looked up: (table, column) to the table it points into.
 _REFERENCES = {
     ("events", "name"): "strings",
     ("events", "args"): "strings",
     ("events", "parent"): "events",
+    ("events", "overload"): "strings",
+    ("events", "shapes"): "strings",
+    ("events", "stack"): "stacks",
+    ("events", "attributes"): "strings",
     ("samples", "stack"): "stacks",
     ("samples", "event"): "events",
     ("samples", "range_name"): "strings",
     ("waits", "stack"): "stacks",
     ("waits", "event"): "events",
     ("waits", "range_name"): "strings",
+    ("activities", "name"): "strings",
+    ("activities", "event"): "events",
+    ("activities", "launch"): "events",
+    ("activities", "attributes"): "strings",
 }
 
 
 def length(columns: Columns) -> int:
     """Rows of a table."""
     return len(next(iter(columns.values())))
+
+
+def column(table: str, columns: Columns, name: str) -> Any:
+    """A column of a table; one that the table lacks as its default, repeated without taking memory (read-only)."""
+    if name in columns:
+        return columns[name]
+    kind, default = SCHEMAS[table][name], OPTIONAL[table][name]
+    if kind == "label":
+        return Labels(np.broadcast_to(np.int32(0), length(columns)), (str(default),))
+    return np.broadcast_to(np.array(default, dtype=kind), length(columns))
 
 
 def text_column(texts: Sequence[str | None]) -> Array:
@@ -162,11 +249,18 @@ def ragged_column(rows: Sequence[Sequence[int]]) -> Ragged:
     return Ragged(offsets, np.fromiter((value for row in rows for value in row), np.int32, int(offsets[-1])))
 
 
+def label_column(texts: Sequence[str]) -> Labels:
+    """A column of few different texts."""
+    codes: dict[str, int] = {}
+    rows = [codes.setdefault(text, len(codes)) for text in texts]
+    return Labels(np.array(rows, np.int32), tuple(codes))
+
+
 def from_rows(table: str, rows: Iterable[tuple[Any, ...]]) -> Columns:
-    """A table of a few rows, each a tuple in the order of the schema."""
-    schema = SCHEMAS[table]
+    """A table of a few rows, each a tuple in the order of the schema, without the optional columns."""
+    schema = {name: kind for name, kind in SCHEMAS[table].items() if name not in OPTIONAL.get(table, {})}
     values: list[Sequence[Any]] = list(zip(*rows)) or [()] * len(schema)
-    makers: dict[str, Callable[[Any], Any]] = {"text": text_column, "ids": ragged_column}
+    makers: dict[str, Callable[[Any], Any]] = {"text": text_column, "label": label_column, "ids": ragged_column}
     return {
         name: makers[kind](column) if kind in makers else np.array(column, dtype=kind)
         for (name, kind), column in zip(schema.items(), values)
@@ -174,17 +268,22 @@ def from_rows(table: str, rows: Iterable[tuple[Any, ...]]) -> Columns:
 
 
 def to_arrow(table: str, columns: Columns) -> pa.Table:
-    """The Arrow table; numeric columns share their memory."""
+    """The Arrow table, without the optional columns that it lacks; numeric columns share their memory."""
     import pyarrow as pa
 
-    arrays = []
+    arrays = {}
     for name, kind in SCHEMAS[table].items():
+        if name not in columns and name in OPTIONAL.get(table, {}):
+            continue
         column = columns[name]
         if kind == "ids":
-            arrays.append(pa.ListArray.from_arrays(pa.array(column.offsets), pa.array(column.values)))
+            arrays[name] = pa.ListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+        elif kind == "label":
+            texts = pa.array(column.texts, pa.string())
+            arrays[name] = pa.DictionaryArray.from_arrays(pa.array(column.codes), texts)
         else:
-            arrays.append(pa.array(column, pa.string() if kind == "text" else None))
-    return pa.Table.from_arrays(arrays, names=list(SCHEMAS[table]))
+            arrays[name] = pa.array(column, pa.string() if kind == "text" else None)
+    return pa.Table.from_arrays(list(arrays.values()), names=list(arrays))
 
 
 def from_arrow(table: str, arrow: pa.Table) -> Columns:
@@ -197,20 +296,38 @@ def from_arrow(table: str, arrow: pa.Table) -> Columns:
 
     columns: Columns = {}
     for name, kind in SCHEMAS[table].items():
+        if name not in arrow.column_names and name in OPTIONAL.get(table, {}):
+            continue
         try:
-            column = arrow.column(name).combine_chunks()
-            if kind == "text":
-                columns[name] = text_column(column.cast(pa.string()).to_pylist())
-                continue
-            if kind == "ids":
-                offsets = column.offsets.to_numpy()
-                values = column.values.to_numpy()
-                columns[name] = Ragged(offsets.astype(np.int32), values.astype(np.int32))
-                continue
-            columns[name] = column.cast(pa.from_numpy_dtype(np.dtype(kind))).to_numpy()
-        except (KeyError, AttributeError, pa.ArrowException) as error:
+            columns[name] = _from_arrow_column(arrow.column(name), kind)
+        except (KeyError, AttributeError, ValueError, pa.ArrowException) as error:
             raise CaptureError(f"cannot read the table {table}", f"column {name}: {error}") from error
     return columns
+
+
+def _from_arrow_column(chunked: pa.ChunkedArray, kind: str) -> Any:
+    import pyarrow as pa
+
+    if kind == "label":
+        if not pa.types.is_dictionary(chunked.type):
+            chunked = chunked.cast(pa.string()).dictionary_encode()
+        return _labels_from_arrow(chunked.unify_dictionaries().combine_chunks())
+    column = chunked.combine_chunks()
+    if kind == "text":
+        return text_column(column.cast(pa.string()).to_pylist())
+    if kind == "ids":
+        return Ragged(column.offsets.to_numpy().astype(np.int32), column.values.to_numpy().astype(np.int32))
+    return column.cast(pa.from_numpy_dtype(np.dtype(kind))).to_numpy()
+
+
+def _labels_from_arrow(column: pa.DictionaryArray) -> Labels:
+    texts = column.dictionary.to_pylist()
+    codes = column.indices.to_numpy().astype(np.int32)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("its labels are not all texts")
+    if len(codes) and not 0 <= codes.min() <= codes.max() < len(texts):
+        raise ValueError("it points outside its labels")
+    return Labels(codes, tuple(texts))
 
 
 def check_references(tables: Tables) -> None:
@@ -219,11 +336,13 @@ def check_references(tables: Tables) -> None:
     Raises:
         CaptureError: the tables do not fit each other.
     """
-    for (table, column), target in _REFERENCES.items():
-        values = tables[table][column]
+    for (table, name), target in _REFERENCES.items():
+        if name not in tables[table]:
+            continue  # its default refers to nothing
+        values = tables[table][name]
         lowest = -1 if target == "events" else 0
         if len(values) and not lowest <= values.min() <= values.max() < length(tables[target]):
-            raise CaptureError(f"cannot read the table {table}", f"column {column} points outside {target}")
+            raise CaptureError(f"cannot read the table {table}", f"column {name} points outside {target}")
     frames = tables["stacks"]["frames"].values
     if len(frames) and not 0 <= frames.min() <= frames.max() < length(tables["frames"]):
         raise CaptureError("cannot read the table stacks", "column frames points outside frames")

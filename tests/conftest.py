@@ -134,19 +134,28 @@ class Victim:
 
 @pytest.fixture
 def target() -> Iterator[Callable[..., Victim]]:
-    """``target(name, *args, wait=False, env=None)`` starts a victim and returns once it is ready.
+    """``target(name, *args, wait=False, env=None, user=None)`` starts a victim and returns once it is ready.
 
     name is a module of tests/targets, or the path of a program that ``compile_c`` made. With ``wait=True`` the victim
-    begins at ``go()``, or at ``answer()``. Victims that still run are killed when the test is over.
+    begins at ``go()``, or at ``answer()``. user: the uid that it runs as. Victims that still run are killed when the
+    test is over.
     """
     victims: list[Victim] = []
 
-    def start(name: str | Path, *args: object, wait: bool = False, env: dict[str, str] | None = None) -> Victim:
+    def start(
+        name: str | Path,
+        *args: object,
+        wait: bool = False,
+        env: dict[str, str] | None = None,
+        user: int | None = None,
+    ) -> Victim:
         words = [str(arg) for arg in args]
         if isinstance(name, Path):
             command = [str(name), *words, *(["wait"] if wait else [])]
         else:
             command = [sys.executable, str(TARGETS / f"{name}.py"), *words, *(["--wait"] if wait else [])]
+        if user is not None:
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
         victims.append(Victim(command, env))
         return victims[-1]
 

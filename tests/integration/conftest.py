@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from own_agent import OTHER_USER, OwnAgent
 
 from pillion._capture import Capture, read_spool_capture
 from pillion._client import AgentClient, Done, Progress, RecordRequest
@@ -22,8 +28,8 @@ class RealRecording:
         done: the agent's last word, after finish().
     """
 
-    def __init__(self, request: RecordRequest) -> None:
-        self.client = AgentClient()
+    def __init__(self, request: RecordRequest, directory: Path | None = None) -> None:
+        self.client = AgentClient(directory)
         self.done: Done | None = None
         self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 close() closes it
         self.client.record(request, self._spool.fileno())
@@ -49,6 +55,44 @@ class RealRecording:
     def close(self) -> None:
         self.client.close()
         self._spool.close()
+
+
+@pytest.fixture
+def record_with() -> Iterator[Callable[..., RealRecording]]:
+    """``record_with(agent, pid, …)``: a session of an OwnAgent."""
+    sessions: list[RealRecording] = []
+
+    def begin(agent: OwnAgent, *pids: int, **options: Any) -> RealRecording:
+        sessions.append(RealRecording(RecordRequest(pids=pids, **options), agent.directory))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture(scope="session")
+def public_agent(require_bpf: None) -> Iterator[OwnAgent]:
+    """An agent that other users reach, for tests that must not disturb the others' one."""
+    with OwnAgent() as agent:
+        yield agent
+    shutil.rmtree(agent.directory)
+
+
+@pytest.fixture(scope="session")
+def require_users(require_root: None) -> None:
+    """Other users, who can run what is installed here."""
+    command = [sys.executable, "-c", "import pillion._client"]
+    if subprocess.run(command, user=OTHER_USER, group=OTHER_USER, capture_output=True, check=False).returncode:
+        pytest.skip("needs a checkout that other users may read")
+
+
+@pytest.fixture
+def user_folder(require_users: None) -> Iterator[Path]:
+    """A folder that OTHER_USER may write to."""
+    with tempfile.TemporaryDirectory(prefix="pillion-") as name:
+        os.chown(name, OTHER_USER, OTHER_USER)
+        yield Path(name)
 
 
 @pytest.fixture
