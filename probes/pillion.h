@@ -54,6 +54,9 @@ typedef long long int64_t;
 /* pln_range.source: who emitted it */
 #define PLN_SOURCE_RECORD_FUNCTION 0
 #define PLN_SOURCE_C 1
+#define PLN_SOURCE_TORCH 2 /* torch's RecordFunction: operators, autograd's nodes, its own record_function */
+#define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
+#define PLN_SOURCE_ITT 4   /* args: the domain's name */
 
 /* pln_ring.state */
 #define PLN_RING_FREE 0
@@ -90,8 +93,9 @@ struct pln_range {
     uint16_t depth;   /* 0 for an outermost range */
     uint16_t source;  /* PLN_SOURCE_* */
     uint32_t end_tid; /* differs from tid when PLN_ASYNC */
-    uint64_t value;   /* for a mark its payload, otherwise 0 */
-    uint64_t reserved;
+    uint64_t value;   /* for a mark its payload; from torch autograd's sequence number, −1 for none; otherwise 0 */
+    uint32_t scope;   /* from torch its RecordScope: 0 operator, 1 backward node, 7 user's range; otherwise 0 */
+    uint32_t reserved;
 };
 
 /* kind PLN_SAMPLE: the thread was on a CPU at start_ns (= end_ns) and stands for weight_ns of CPU time.

@@ -25,6 +25,8 @@ struct pln_token {
     uint16_t depth;
     uint16_t source;
     uint32_t recorded; /* 0: only tracers asked for it when it began */
+    uint32_t scope;    /* this and value go into the record; set after pln_begin() */
+    uint64_t value;
 };
 
 /* Makes the region now instead of at the first range. Returns 0, or -errno: recording is unavailable for good. */
@@ -39,6 +41,9 @@ uint32_t pln_generation(void);
 /* The id of a UTF-8 string in this process's region; 0 where it found no room (counted) or is empty. */
 uint32_t pln_intern(const char *text, size_t size);
 
+/* The same for a text that comes again and again, wherever it lies: without a lock from the second time on. */
+uint32_t pln_intern_cached(const char *text);
+
 /* The same for a call site: *site keeps id and generation, and begins as 0. */
 uint32_t pln_intern_site(uint64_t *site, const char *text);
 
@@ -46,7 +51,7 @@ void pln_begin(struct pln_token *token, uint32_t name, uint32_t args, uint32_t s
 void pln_end(struct pln_token *token);
 
 /* A moment with a number. */
-void pln_mark(uint32_t name, uint64_t value);
+void pln_mark(uint32_t name, uint64_t value, uint32_t source);
 
 /* The process's own memfd, or -1. It stays the library's. */
 int pln_region_fd(void);

@@ -129,6 +129,27 @@ uint32_t pln_intern_site(uint64_t *site, const char *text) {
     return id;
 }
 
+/* Generation and id in one word by the address of a text. An address may come to hold another text, and two threads may
+ * write at once: what is found counts only if the text is the same. */
+#define CACHE_SLOTS 1024 /* torch's step of training has 100 to 300 names */
+static uint64_t cache[CACHE_SLOTS];
+
+static bool is_text(uint32_t id, const char *text) {
+    const struct entry *entry = entry_at(id);
+    return strncmp(text, entry->bytes, entry->length) == 0 && text[entry->length] == 0;
+}
+
+uint32_t pln_intern_cached(const char *text) {
+    uint64_t *slot = &cache[((uintptr_t)text >> 3 ^ (uintptr_t)text >> 13) % CACHE_SLOTS];
+    uint64_t cached = __atomic_load_n(slot, __ATOMIC_RELAXED);
+    uint64_t generation = (uint64_t)pln_process.generation << 32;
+    if (PLN_LIKELY((cached & ~(uint64_t)UINT32_MAX) == generation && is_text((uint32_t)cached, text)))
+        return (uint32_t)cached;
+    uint32_t id = pln_intern(text, strlen(text));
+    __atomic_store_n(slot, generation | id, __ATOMIC_RELAXED);
+    return id;
+}
+
 const char *pln_string(uint32_t id, size_t *size) {
     const struct entry *entry = entry_at(id);
     *size = entry->length;

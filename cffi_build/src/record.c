@@ -97,6 +97,8 @@ static __attribute__((noinline)) void begin_wanted(struct pln_token *token, uint
     token->name = name;
     token->args = args;
     token->source = (uint16_t)source;
+    token->value = 0;
+    token->scope = 0;
     open_range(ring, token);
     leave(ring);
 }
@@ -121,6 +123,8 @@ static void report(struct pln_ring *ring, const struct pln_token *token, uint64_
         .depth = token->depth,
         .source = token->source,
         .end_tid = ring->tid,
+        .value = token->value,
+        .scope = token->scope,
     };
     if (PLN_LIKELY(token->recorded))
         pln_store(ring, &range);
@@ -163,7 +167,7 @@ void pln_end(struct pln_token *token) {
         end_begun(token);
 }
 
-void pln_mark(uint32_t name, uint64_t value) {
+void pln_mark(uint32_t name, uint64_t value, uint32_t source) {
     if (PLN_LIKELY(!pln_wanted() && !PLN_SEMAPHORE(mark)))
         return;
     struct pln_ring *ring = ring_of_thread();
@@ -179,7 +183,7 @@ void pln_mark(uint32_t name, uint64_t value) {
         .name = name,
         .parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0,
         .depth = (uint16_t)depth,
-        .source = PLN_SOURCE_C,
+        .source = (uint16_t)source,
         .end_tid = ring->tid,
         .value = value,
     };

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
+import pillion
 from pillion._child import Child
 from pillion._client import RecordRequest, socket_directory
 from pillion._errors import UsageError
@@ -16,11 +18,15 @@ from pillion.commands._options import add_recording_options
 from pillion.commands._progress import ProgressLine
 from pillion.commands._result import save_and_show
 
+# Where NVTX and ITT look for a library that collects them.
+_INJECTIONS = ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64")
+
 HELP = "run a command and record it, with its children"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_recording_options(parser)
+    parser.add_argument("--no-ops", action="store_true", help="leave torch's operators out")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="what to run")
 
 
@@ -30,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run", "no command was given", "pillion run [options] -- CMD …")
     if args.output:
         CaptureDirectory(args.output, replace=args.force)  # refuses before anything is started
-    environment = _environment(args.transport)
+    environment = _environment(args.transport, ops=not args.no_ops)
     with Child(command, environment) as child:
         path = args.output or default_path(command_stem(command), child.pid)
         with Recording(CaptureDirectory(path, replace=args.force)) as recording:
@@ -68,9 +74,17 @@ def _record(child: Child, recording: Recording, args: argparse.Namespace) -> int
     return code
 
 
-def _environment(transport: str) -> dict[str, str]:
+def _environment(transport: str, ops: bool) -> dict[str, str]:
+    """What makes the command tell more of itself; it inherits the rest."""
     environment = {**os.environ, "PILLION_SOCKET": str(socket_directory())}
     environment.pop("PILLION_RECORD", None)
     if transport == "rings":
         environment["PILLION_RECORD"] = "1"  # its first range is kept even if the agent has not met its region yet
+    here = Path(pillion.__file__).parent
+    library = str(here / "libpillion.so")
+    environment |= {name: library for name in _INJECTIONS if not environment.get(name)}  # the user's own come first
+    if ops:
+        environment["PILLION_LIBRARY"] = library
+        path = [str(here / "startup"), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     return environment

@@ -1,0 +1,76 @@
+"""torch's operators in a job that knows nothing of Pillion, next to what torch's own profiler says of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from capture_questions import losses, range_names
+
+import pillion
+from pillion_probes import CONSTANTS
+
+TARGET = Path(__file__).parent.parent / "targets" / "torch_ops.py"
+
+
+def run(directory: Path, *options: str) -> pillion.Capture:
+    command = [
+        sys.executable,
+        "-m",
+        "pillion",
+        "run",
+        "-o",
+        str(directory),
+        *options,
+        "--",
+        sys.executable,
+        str(TARGET),
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    return pillion.open(directory)
+
+
+def test_the_operators_are_those_of_torchs_profiler(
+    agent: Any, require_torch: None, target: Callable[..., Any], tmp_path: Path
+) -> None:
+    truth = Counter(target("torch_ops", "--truth").answer()["names"])
+    found = Counter(range_names(run(tmp_path / "capture")))
+    # What torch does outside the profiled block, at its import say, is in ours as well.
+    during = {name: count for name, count in found.items() if name in truth}
+    setup = Counter(range_names(run(tmp_path / "again")))
+    assert found == setup, "the same program has the same operators"
+    missing = {name: count - during.get(name, 0) for name, count in truth.items() if during.get(name, 0) < count}
+    assert not missing
+    assert during["a step"] == 11
+    for name in (
+        "aten::convolution_backward",
+        "ConvolutionBackward0",
+        "aten::native_batch_norm",
+        "Optimizer.step#SGD.step",
+    ):
+        assert during[name] == truth[name] > 0
+
+
+def test_operators_are_nested_as_they_ran(agent: Any, require_torch: None, tmp_path: Path) -> None:
+    capture = run(tmp_path / "capture")
+    names, parents = range_names(capture), capture.columns["events"]["parent"]
+    backward_convolutions = [row for row, name in enumerate(names) if name == "aten::convolution_backward"]
+    above = {names[parents[row]] for row in backward_convolutions}
+    assert above == {"ConvolutionBackward0"}
+    sequences = capture.columns["events"]["value"].astype("i8")
+    forward = {int(n) for n, name in zip(sequences, names) if name == "aten::convolution"}
+    backward = {int(n) for n, name in zip(sequences, names) if name == "ConvolutionBackward0"}
+    assert backward
+    assert -1 not in backward
+    assert backward <= forward, "a backward node has the sequence number of its forward operator"
+    assert not losses(capture)
+
+
+def test_operators_can_be_left_out(agent: Any, require_torch: None, tmp_path: Path) -> None:
+    sources = set(run(tmp_path / "capture", "--no-ops").columns["events"]["source"])
+    assert CONSTANTS["PLN_SOURCE_TORCH"] not in sources
+    assert sources <= {CONSTANTS["PLN_SOURCE_ITT"]}, "oneDNN annotates its primitives"
