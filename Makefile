@@ -75,6 +75,16 @@ $(VENV)/.torch: $(VENV)/.installed
 	$(PIP) '$(TORCH)'
 	touch $@
 
+# What the tests read exports with. HolisticTraceAnalysis asks for JupyterLab, which reading a trace does not need. The
+# others come from npm; without it the tests that need them are skipped.
+$(VENV)/.readers: $(VENV)/.created
+	@echo "setup: readers of exports"
+	$(PIP) --no-deps HolisticTraceAnalysis==0.5.0
+	if command -v npm >/dev/null; then
+		npm install --silent --no-audit --no-fund --prefix $(VENV)/readers speedscope@1.25.0 pprof-format@2.3.2
+	fi
+	touch $@
+
 # mypy follows folders, not the import hook of an editable install: links give each folder its import name.
 $(VENV)/.check: $(VENV)/.installed
 	@echo "setup: the tools of make check"
@@ -98,7 +108,7 @@ demo: setup
 	echo "demo: pillion run -- python $$example"
 	$(BIN)/pillion run -- $(BIN)/python "$$example"
 
-test: setup $(VENV)/.torch
+test: setup $(VENV)/.torch $(VENV)/.readers
 	@$(BIN)/python -m pytest $(ARGS)
 
 # All of them run, so that one look shows everything.

@@ -30,11 +30,12 @@ class Client:
 
         Raises:
             AgentError: the bytes are no message.
+            BlockingIOError: there is none.
         """
         try:
             data, fds, _, _ = socket.recv_fds(self.socket, MAX_MESSAGE, 4)
         except BlockingIOError:
-            return {}, []
+            raise
         except OSError:
             return None
         if not data:

@@ -67,8 +67,11 @@ class Region:
     def sessions(self) -> list[int]:
         return list(self._sinks)
 
-    def join(self, session: int, spool: Spool) -> None:
-        """Drains into this session's spool too, from now on; raises RegionRefused while another collector is alive."""
+    def join(self, spools: dict[int, Spool]) -> None:
+        """Drains into these sessions' spools too, from now on; raises RegionRefused while another collector is alive.
+
+        Sessions that join together get the same: of a new region everything since it was made.
+        """
         if not self.draining:
             result = lib.pln_reader_begin(self._reader, lib.PLN_CONSUMER_AGENT)
             if result < 0:
@@ -76,8 +79,9 @@ class Region:
             self.draining = True
         else:
             self.drain()
-        self._sinks[session] = (spool, ffi.new("struct pln_sink *", {"fd": spool.fd}))
-        spool.put(type="region", region=self.number, pid=self.pid, start_ns=self.started_ns)
+        for session, spool in spools.items():
+            self._sinks[session] = (spool, ffi.new("struct pln_sink *", {"fd": spool.fd}))
+            spool.put(type="region", region=self.number, pid=self.pid, start_ns=self.started_ns)
 
     def decline(self) -> None:
         """Switches off a recording that nobody consumes; raises RegionRefused where somebody does."""

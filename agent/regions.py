@@ -58,9 +58,10 @@ class Regions:
                 self._numbers += 1
                 self._by_pid.setdefault(pid, []).append(region)
                 self._targets.set_tls_offset(pid, region.tls_offset)
-            for session in sessions:
-                if session.request.transport == "rings" and session.bit not in region.sessions:
-                    region.join(session.bit, session.spool)
+            ringing = (session for session in sessions if session.request.transport == "rings")
+            joining = {session.bit: session.spool for session in ringing if session.bit not in region.sessions}
+            if joining:
+                region.join(joining)
         except RegionRefused as refusal:
             for session in sessions:
                 session.lose(refusal.loss, pid, 0, 1)

@@ -120,7 +120,9 @@ class Server:
                 self._drop(client)
                 return
             message, fds = received
-            answer = self._answer(client, message, fds) if message else None
+            answer = self._answer(client, message, fds)
+        except BlockingIOError:
+            return
         except AgentError as error:
             answer = error.message()
         except Exception as error:  # a fault of ours ends this request, not the other sessions

@@ -22,12 +22,10 @@
 #define RING_MAX 65536u
 #define PAGE_BYTES_MAX 65536u
 
-/* Of all regions together: the process that reads them needs maps (vm.max_map_count, 65,530) and addresses (128 TB) for
- * itself, whatever the regions claim to hold. */
-#define MAPPED_RINGS_MAX 32768u
-#define MAPPED_BYTES_MAX (1ull << 45)
+/* Of all regions together: whoever reads them needs addresses, of which there are 128 TB, for itself as well. */
+#define MAPPED_BYTES_MAX (1ull << 46)
 
-static uint64_t mapped_rings, mapped_bytes;
+static uint64_t mapped_bytes;
 
 /* Only a memfd of ordinary pages that cannot shrink is read without fear of SIGBUS. */
 static int check_file(int fd, uint64_t *size) {
@@ -98,24 +96,34 @@ pln_reader *pln_reader_open(int fd, uint32_t pid, uint32_t region, int *error) {
     return reader;
 }
 
-static void give_maps_back(uint64_t count, uint64_t stride) {
-    __atomic_sub_fetch(&mapped_rings, count, __ATOMIC_RELAXED);
-    __atomic_sub_fetch(&mapped_bytes, count * stride, __ATOMIC_RELAXED);
+static bool map_stretch(struct pln_reader *reader) {
+    const struct pln_region *geometry = &reader->geometry;
+    if (reader->stretch_count == PLN_STRETCHES)
+        return false;
+    uint64_t first = (1u << reader->stretch_count) - 1;
+    uint64_t bytes = geometry->ring_stride << reader->stretch_count;
+    void *stretch = MAP_FAILED;
+    if (__atomic_add_fetch(&mapped_bytes, bytes, __ATOMIC_RELAXED) <= MAPPED_BYTES_MAX)
+        stretch = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd,
+                       (off_t)(geometry->rings_offset + first * geometry->ring_stride));
+    if (stretch == MAP_FAILED) {
+        __atomic_sub_fetch(&mapped_bytes, bytes, __ATOMIC_RELAXED);
+        return false;
+    }
+    reader->stretches[reader->stretch_count++] = stretch;
+    return true;
 }
 
-static bool take_map(uint64_t stride) {
-    uint64_t rings = __atomic_add_fetch(&mapped_rings, 1, __ATOMIC_RELAXED);
-    uint64_t bytes = __atomic_add_fetch(&mapped_bytes, stride, __ATOMIC_RELAXED);
-    if (rings <= MAPPED_RINGS_MAX && bytes <= MAPPED_BYTES_MAX)
-        return true;
-    give_maps_back(1, stride);
-    return false;
+static void unmap_stretches(struct pln_reader *reader) {
+    while (reader->stretch_count > 0) {
+        uint64_t bytes = reader->geometry.ring_stride << --reader->stretch_count;
+        munmap(reader->stretches[reader->stretch_count], bytes);
+        __atomic_sub_fetch(&mapped_bytes, bytes, __ATOMIC_RELAXED);
+    }
 }
 
 void pln_reader_close(pln_reader *reader) {
-    for (uint32_t i = 0; i < reader->ring_count; i++)
-        munmap(reader->rings[i].ring, reader->geometry.ring_stride);
-    give_maps_back(reader->ring_count, reader->geometry.ring_stride);
+    unmap_stretches(reader);
     if (reader->region != NULL)
         munmap(reader->region, reader->geometry.strings_offset + reader->geometry.strings_size);
     if (reader->fd >= 0)
@@ -147,6 +155,10 @@ void pln_reader_map_rings(struct pln_reader *reader) {
     if (fstat(reader->fd, &status) != 0)
         return;
     uint64_t whole = ((uint64_t)status.st_size - geometry->rings_offset) / geometry->ring_stride;
+    /* An initialised ring has a page at least. One that has none would get it from us, by being looked at. */
+    uint64_t backed = (uint64_t)status.st_blocks * 512 / PLN_RING_HEADER;
+    if (whole > backed)
+        whole = backed;
     if (count > geometry->ring_max)
         count = geometry->ring_max;
     if (count > whole)
@@ -154,14 +166,11 @@ void pln_reader_map_rings(struct pln_reader *reader) {
     if (!make_room(reader, count))
         return;
     while (reader->ring_count < count) {
-        uint64_t offset = geometry->rings_offset + reader->ring_count * geometry->ring_stride;
-        if (!take_map(geometry->ring_stride))
+        if (reader->ring_count == (1u << reader->stretch_count) - 1 && !map_stretch(reader))
             return;
-        void *ring = mmap(NULL, geometry->ring_stride, PROT_READ | PROT_WRITE, MAP_SHARED, reader->fd, (off_t)offset);
-        if (ring == MAP_FAILED) {
-            give_maps_back(1, geometry->ring_stride);
-            return;
-        }
+        unsigned last = reader->stretch_count - 1;
+        uint64_t place = reader->ring_count - ((1u << last) - 1);
+        struct pln_ring *ring = (struct pln_ring *)(reader->stretches[last] + place * geometry->ring_stride);
         reader->rings[reader->ring_count++] = (struct ring_reader){.ring = ring};
     }
 }

@@ -8,6 +8,9 @@
 
 #include "reader.h"
 
+/* A process may have 65,530 maps (vm.max_map_count), and one region may have as many rings. */
+#define PLN_STRETCHES 17
+
 struct ring_reader {
     struct pln_ring *ring; /* mapped */
     uint64_t tail;         /* ours; the one in the ring is only for the producer to see */
@@ -22,6 +25,8 @@ struct pln_reader {
     struct ring_reader *rings;
     uint32_t ring_count; /* mapped so far */
     uint32_t ring_room;
+    char *stretches[PLN_STRETCHES]; /* of 1, 2, 4, … rings, each mapped as a whole */
+    unsigned stretch_count;
     int fd;
     uint32_t pid; /* for the blocks */
     uint32_t number;

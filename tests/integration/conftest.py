@@ -32,7 +32,11 @@ class RealRecording:
         self.client = AgentClient(directory)
         self.done: Done | None = None
         self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 close() closes it
-        self.client.record(request, self._spool.fileno())
+        try:
+            self.client.record(request, self._spool.fileno())
+        except BaseException:
+            self.close()
+            raise
 
     def wait_for(self, condition: Callable[[Progress], bool]) -> Progress:
         """Reads progress until the condition holds."""
@@ -83,8 +87,10 @@ def public_agent(require_bpf: None) -> Iterator[OwnAgent]:
 def require_users(require_root: None) -> None:
     """Other users, who can run what is installed here."""
     command = [sys.executable, "-c", "import pillion._client"]
-    if subprocess.run(command, user=OTHER_USER, group=OTHER_USER, capture_output=True, check=False).returncode:
-        pytest.skip("needs a checkout that other users may read")
+    try:
+        subprocess.run(command, user=OTHER_USER, group=OTHER_USER, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs a checkout and a Python that other users may read")
 
 
 @pytest.fixture

@@ -87,17 +87,28 @@ class OwnAgent:
             assert time.monotonic() < deadline_s, f"not {count} sessions"
 
     def open_files(self) -> list[str]:
-        """What its descriptors are, with one connection open. Connections that were closed before are closed there."""
+        """What its descriptors are, but for symbol tables, with one connection open.
+
+        Connections that were closed before are closed on its side, too.
+        """
         with self.client() as client:
             client.status()
-            root = f"/proc/{self.pid}/fd"
-            return sorted(os.readlink(f"{root}/{name}").partition(":")[0] for name in os.listdir(root))
+            paths = Path(f"/proc/{self.pid}/fd").iterdir()
+            return sorted(str(path.readlink()).partition(":[")[0] for path in paths if not _is_symbol_table(path))
 
     def pillion(
         self, *arguments: object, user: int | None = None, cwd: Path | str = "/"
     ) -> subprocess.CompletedProcess[str]:
         """What a user of this agent sees of a command."""
         return run_pillion(self.directory, *arguments, user=user, cwd=cwd)
+
+
+def _is_symbol_table(path: Path) -> bool:
+    """A library or a program, or the kernel's list."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return path.readlink() == Path("/proc/kallsyms") or file.read(4) == b"\x7fELF"
 
 
 def run_pillion(

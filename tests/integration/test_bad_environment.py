@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import subprocess
 import sys
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 from capture_questions import losses, range_names
 from own_agent import OTHER_USER, OwnAgent, run_pillion
-
-import pillion
 
 Target = Callable[..., Any]
 
@@ -90,7 +87,7 @@ def test_an_agent_on_a_kernel_without_btf_says_what_kernel_it_needs(tmp_path: Pa
     ("content", "cause"),
     [
         (b"", "/sys/kernel/btf/vmlinux is not little-endian BTF"),
-        (os.urandom(64), "/sys/kernel/btf/vmlinux is not little-endian BTF"),
+        (bytes(range(64)), "/sys/kernel/btf/vmlinux is not little-endian BTF"),
         (BIG_ENDIAN, "/sys/kernel/btf/vmlinux is not little-endian BTF"),
         (BIG_ENDIAN[1::-1] + BIG_ENDIAN[2:], "the kernel has no struct task_struct"),
         (TRUNCATED, "damaged BTF: "),
@@ -137,21 +134,17 @@ def test_of_two_agents_that_start_at_once_one_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("require_bpf")
-def test_everything_works_without_tracefs_and_without_headers(target: Target, tmp_path: Path) -> None:
+def test_everything_works_without_tracefs_and_without_headers(target: Target, record_with: Any) -> None:
     folders = ("/sys/kernel/tracing", "/sys/kernel/debug", "/lib/modules", "/usr/src", "/usr/include")
     script = "".join(f"[ ! -d {folder} ] || mount -t tmpfs none {folder}\n" for folder in folders)
     with OwnAgent(None, in_other_mounts(script)) as agent:
+        root = Path(f"/proc/{agent.pid}/root")
+        assert [folder for folder in folders if any((root / folder[1:]).glob("*"))] == []
         victim = target("count_ranges", 10_007, wait=True)
-        recorder = subprocess.Popen(
-            [sys.executable, "-m", "pillion", "record", "-p", str(victim.pid), "-o", str(tmp_path / "c"), "-r", "997"]
-            + ["--transport", "usdt"],
-            env={**os.environ, "PILLION_SOCKET": str(agent.directory)},
-            stdout=subprocess.DEVNULL,
-        )
-        agent.wait_for_sessions(1)
+        session = record_with(agent, victim.pid, transport="usdt", rate_hz=997)
         victim.go()
+        session.wait_for_end()
         victim.answer()
-        assert recorder.wait(60) == 0
-    capture = pillion.open(tmp_path / "c")
+        capture = session.finish()
     assert range_names(capture).count("counted") + sum(losses(capture).values()) == 10_007
     assert len(capture.columns["samples"]["tid"]) > 0

@@ -34,6 +34,19 @@ def test_children_are_followed_from_their_first_range(recording: Recording, targ
     assert not losses(capture)
 
 
+def test_sessions_share_all_of_a_region_that_is_made_while_they_run(recording: Recording, target: Target) -> None:
+    victim = target("count_ranges", 10_007, wait=True)
+    sessions = [recording(victim.pid) for _ in range(3)]
+    victim.go()
+    for session in sessions:
+        session.wait_for_end()
+    victim.answer()
+    for session in sessions:
+        capture = session.finish()
+        assert range_names(capture).count("counted") == 10_007
+        assert not losses(capture)
+
+
 def test_children_are_left_alone_without_follow(recording: Recording, target: Target) -> None:
     victim = target("fork_worker", wait=True)
     session = recording(victim.pid, follow=False)
