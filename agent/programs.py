@@ -56,8 +56,15 @@ def _task_defines(btf: BTF) -> dict[str, str]:
         "TASK_TLS": str(task("thread") + btf.member_offset("thread_struct", "fsbase")),
         "TASK_RUNTIME": str(task("se") + btf.member_offset("sched_entity", "sum_exec_runtime")),
     }
+    defines["TASK_SIGNAL"] = str(task("signal"))
+    defines["SIGNAL_LIVE"] = str(btf.member_offset("signal_struct", "live"))
+    argument = "((u32)((struct bpf_raw_tracepoint_args*)(ctx))->args[{}])"
+    if _kernel_release() >= (6, 16):  # the tracepoint hands it over since then
+        defines["GROUP_DEAD(ctx)"] = argument.format(1)
+    else:
+        defines["GROUP_DEAD(ctx)"] = "(!live_threads((void*)bpf_get_current_task()))"
     if _kernel_release() >= (5, 18):  # the tracepoint hands the state over since then
-        defines["TASK_STATE(ctx,prev)"] = "((u32)((struct bpf_raw_tracepoint_args*)(ctx))->args[3])"
+        defines["TASK_STATE(ctx,prev)"] = argument.format(3)
     else:
         member = "__state" if _kernel_release() >= (5, 14) else "state"
         defines["TASK_STATE(ctx,prev)"] = f"task_field(prev,{task(member)})"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pillion._native import ffi, lib
 from pillion_agent.process import Process
@@ -32,47 +31,21 @@ class Frame(NamedTuple):
 UNKNOWN_NATIVE = Frame("native", "[unknown]", "", 0, "")
 
 
-class _Demangler:
-    """C++ names through the C++ runtime's own __cxa_demangle; as they are where there is no C++ runtime."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None)
-        self._libc.free.argtypes = [ctypes.c_void_p]
-        self._demangle: Any = None
-        try:
-            # By its text: written as an attribute here, Python would mangle the name of the demangler.
-            self._demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-        except OSError:
-            return
-        self._demangle.restype = ctypes.c_void_p
-        self._demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-
-    def __call__(self, name: bytes) -> str:
-        base, dot, clone = name.partition(b".")  # the compiler's suffix of a part it split off: "._omp_fn.0", ".cold"
-        text = self._demangle(base, None, None, None) if self._demangle and base.startswith(b"_Z") else None
-        if not text:
-            return name.decode(errors="replace")
-        plain = ctypes.string_at(text) + (b" [" + clone + b"]" if dot else b"")
-        self._libc.free(text)
-        return plain.decode(errors="replace")
-
-
 class _Tables:
     """Symbol tables by file, shared by all processes that map it; the least recently used go first."""
 
     def __init__(self) -> None:
         self._tables: OrderedDict[tuple[int, int, int], _Table] = OrderedDict()
-        self._demangle = _Demangler()
 
     def find(self, path: Path, offset: int) -> str:
-        """The name of the function at a file offset, empty where none is known."""
+        """The function at a file offset, named as the file does: the client demangles. Empty where none is known."""
         try:
             status = path.stat()
         except OSError:
             return ""
         key = (status.st_dev, status.st_ino, status.st_mtime_ns)
         if key not in self._tables:
-            self._tables[key] = _Table(path, self._demangle)
+            self._tables[key] = _Table(path)
             while len(self._tables) > 1 and sum(table.size_bytes for table in self._tables.values()) > _MAX_TABLE_BYTES:
                 self._tables.popitem(last=False)[1].close()
         self._tables.move_to_end(key)
@@ -82,9 +55,8 @@ class _Tables:
 class _Table:
     """The function symbols of one file; a file without any has none."""
 
-    def __init__(self, path: Path, demangle: _Demangler) -> None:
+    def __init__(self, path: Path) -> None:
         self._symbols = lib.pln_symbols_open(bytes(path), ffi.new("int *"))
-        self._demangle = demangle
         self._names: dict[int, str] = {}
         self.size_bytes = int(lib.pln_symbols_bytes(self._symbols)) if self._symbols else 0
 
@@ -95,7 +67,7 @@ class _Table:
         if symbol not in self._names:
             room = ffi.new("char[]", _NAME_BYTES)
             length = lib.pln_symbols_name(self._symbols, symbol, room, _NAME_BYTES)
-            self._names[symbol] = self._demangle(ffi.string(room)) if length else ""
+            self._names[symbol] = ffi.string(room).decode(errors="replace") if length else ""
         return self._names[symbol]
 
     def close(self) -> None:

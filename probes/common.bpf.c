@@ -2,7 +2,7 @@
 //
 // Shared by all programs: the maps, the stack of the current thread, its open range. The agent compiles the .bpf.c
 // files as one text, this one first (bcc rewrites map accesses only in the main file). Kernel struct offsets arrive
-// as defines read from BTF: TASK_PID, TASK_TGID, TASK_COMM, TASK_TLS, TASK_RUNTIME; RING_DEPTH comes from pillion.h.
+// as defines read from BTF: TASK_PID, TASK_TGID, TASK_COMM, TASK_TLS, TASK_RUNTIME …; RING_DEPTH comes from pillion.h.
 
 #include <uapi/linux/ptrace.h>
 

@@ -16,7 +16,7 @@
 /* pln_event.sample.kind, besides PLN_SAMPLE and PLN_WAIT */
 #define PLN_EVENT_FORK 32        /* pid: the child; waker_pid: the parent */
 #define PLN_EVENT_EXEC 33
-#define PLN_EVENT_EXIT 34        /* the process's main thread ended */
+#define PLN_EVENT_EXIT 34        /* the process's last thread ended */
 #define PLN_EVENT_THREAD_EXIT 35 /* frames[]: a pln_thread_time */
 #define PLN_EVENT_RANGE 36       /* frames[]: a pln_range, from the USDT probe "range" */
 #define PLN_EVENT_NAME 37        /* frames[]: the text of string range_name, weight_ns bytes */

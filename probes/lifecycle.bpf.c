@@ -76,7 +76,8 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
-// args: task_struct *task
+// args: task_struct *task, and since Linux 6.16 bool group_dead. A process ends with its last thread: the main thread
+// may go before the others, and goes when another one calls exec.
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
     u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
     u32 pid = id >> 32, tid = id;
@@ -105,7 +106,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx) {
         }
         time->state = PLN_THREAD_EXITING; // after the copy; deleted at its very last switch
     }
-    if (pid == tid) {
+    if (GROUP_DEAD(ctx)) {
         tell(PLN_EVENT_EXIT, pid, tid, 0, now, target);
         targets.delete(&pid);
     }

@@ -12,6 +12,15 @@ static __always_inline u32 task_field(void *task, u32 offset) {
     return value;
 }
 
+// Threads of the task's process that live; without the one that is exiting.
+static __always_inline u32 live_threads(void *task) {
+    void *signal = 0;
+    u32 live = 1;
+    read_kernel(&signal, sizeof signal, task + TASK_SIGNAL);
+    read_kernel(&live, sizeof live, signal + SIGNAL_LIVE);
+    return live;
+}
+
 // The scheduler's own account of the thread's CPU time.
 static __always_inline u64 runtime(void *task) {
     u64 ns = 0;

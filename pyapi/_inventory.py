@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pillion._demangle import Demangler
 from pillion._spool import Dropped, JsonObject, Spool
 from pillion._tables import Array, Columns, from_rows
 
@@ -81,11 +82,15 @@ def stack_tables(spool: Spool) -> tuple[Columns, Columns, Array, Array, list[Dro
     """
     frame_rows: dict[int, int] = {}
     frames: list[tuple[Any, ...]] = []
+    demangle = Demangler()
     for (frame_id,), item in spool.objects["frame"].items():
         if isinstance(frame_id, int):
             frame_rows[frame_id] = len(frames)
-            words = [text(item, key) or "" for key in ("kind", "name", "file")]
-            frames.append((len(frames), *words, integer(item, "line", high=2**31 - 1), text(item, "module") or ""))
+            kind, name, file = (text(item, key) or "" for key in ("kind", "name", "file"))
+            name = demangle(name) if kind == "native" else name
+            frames.append(
+                (len(frames), kind, name, file, integer(item, "line", high=2**31 - 1), text(item, "module") or "")
+            )
     stacks: list[tuple[int, list[int]]] = [(0, [])]
     ids: list[int] = [0]
     bad = 0

@@ -79,6 +79,16 @@ def test_a_process_that_becomes_another_program_keeps_what_each_said(recording: 
     assert range_names(capture).count("link") == truth["ranges"]
 
 
+def test_exec_in_another_thread_than_the_main_one_is_no_end(recording: Recording, target: Target) -> None:
+    victim = target("exec_in_thread", wait=True)
+    session = recording(victim.pid, follow=True)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    assert range_names(capture).count("after") == truth["ranges"]
+
+
 def test_a_killed_job_leaves_its_whole_records(recording: Recording, target: Target) -> None:
     victim = target("count_ranges", 10_000_019, wait=True)
     session = recording(victim.pid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from range_tree import Range, spool_of, threads
 from spool_writer import SpoolWriter
@@ -192,3 +193,22 @@ def test_parents_of_random_trees(all_threads: list[list[Range]]) -> None:
     order = list(zip(events["pid"], events["tid"], events["start_ns"], -events["end_ns"]))
     assert order == sorted(order)
     assert np.array_equal(events["id"], np.arange(len(order)))
+
+
+def test_native_names_are_demangled(spool: SpoolWriter) -> None:
+    mangled = {
+        "_ZN2at6native3addEv": "at::native::add()",
+        "_ZN2at6native3addEv._omp_fn.0": "at::native::add() [_omp_fn.0]",
+        "_Zbroken": "_Zbroken",
+        "main": "main",
+    }
+    for frame, name in enumerate(mangled, start=1):
+        spool.object("frame", id=frame, kind="native", name=name)
+    spool.object("frame", id=9, kind="python", name="_ZN2at6native3addEv")
+    assert tables_of(spool)["frames"]["name"].tolist() == [*mangled.values(), "_ZN2at6native3addEv"]
+
+
+def test_names_that_choke_the_demangler_stay_as_they_are(spool: SpoolWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pillion._demangle.BUDGET_S", 0.0)
+    spool.object("frame", id=1, kind="native", name="_ZN2at6native3addEv")
+    assert tables_of(spool)["frames"]["name"].tolist() == ["_ZN2at6native3addEv"]
