@@ -14,7 +14,7 @@ typedef struct {
     PyObject *name; /* exactly a str */
     PyObject *args; /* exactly a str, or None */
     struct pln_token token;
-    char entered;
+    enum { OUTSIDE, INSIDE, KEPT_OPEN } state; /* KEPT_OPEN: leaving the block does not end the range */
 } Range;
 
 /* ---- string ids ---- */
@@ -120,11 +120,11 @@ static void range_dealloc(PyObject *object) {
 static PyObject *range_enter(PyObject *object, PyObject *unused) {
     Range *self = (Range *)object;
     (void)unused;
-    if (self->entered) {
+    if (self->state != OUTSIDE) {
         PyErr_SetString(PyExc_RuntimeError, "record_function: entered twice; use one object for each nested range");
         return NULL;
     }
-    self->entered = 1;
+    self->state = INSIDE;
     if (pln_active())
         pln_begin(&self->token, string_id(self->name), self->args != Py_None ? string_id(self->args) : 0,
                   PLN_SOURCE_RECORD_FUNCTION);
@@ -136,18 +136,42 @@ static PyObject *range_exit(PyObject *object, PyObject *const *exception, Py_ssi
     Range *self = (Range *)object;
     (void)exception;
     (void)count;
-    if (!self->entered) {
+    if (self->state == KEPT_OPEN)
+        Py_RETURN_NONE;
+    if (self->state == OUTSIDE) {
         PyErr_SetString(PyExc_AssertionError, "record_function: __exit__ without __enter__");
         return NULL;
     }
-    self->entered = 0;
+    self->state = OUTSIDE;
     pln_end(&self->token);
+    Py_RETURN_NONE;
+}
+
+static PyObject *range_keep_open(PyObject *object, PyObject *unused) {
+    Range *self = (Range *)object;
+    (void)unused;
+    if (self->state == INSIDE) {
+        self->state = KEPT_OPEN;
+        Py_RETURN_NONE;
+    }
+    if (self->state == KEPT_OPEN)
+        PyErr_SetString(PyExc_RuntimeError, "_call_end_callbacks_on_future can only be called once.");
+    else
+        PyErr_SetString(PyExc_AssertionError, "record_function: only a range that was entered can be kept open");
+    return NULL;
+}
+
+static PyObject *range_end(PyObject *object, PyObject *unused) {
+    (void)unused;
+    pln_end(&((Range *)object)->token);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef range_methods[] = {
     {"__enter__", range_enter, METH_NOARGS, "Begins the range; returns self."},
     {"__exit__", (PyCFunction)(void (*)(void))range_exit, METH_FASTCALL, "Ends the range; lets exceptions pass."},
+    {"_keep_open", range_keep_open, METH_NOARGS, "From now on leaving the block does not end the range: _end() does."},
+    {"_end", range_end, METH_NOARGS, "Ends a range that was kept open; from any thread."},
     {NULL},
 };
 

@@ -18,12 +18,16 @@ __all__ = [
     "Capture",
     "CaptureError",
     "PillionError",
+    "ProfilerAction",
     "Unavailable",
     "UsageError",
     "__version__",
+    "import_trace",
     "open",
     "profile",
     "record_function",
+    "schedule",
+    "tensorboard_trace_handler",
 ]
 
 if _typing.TYPE_CHECKING:
@@ -32,6 +36,9 @@ if _typing.TYPE_CHECKING:
     from pillion._errors import CaptureError, PillionError, Unavailable, UsageError
     from pillion._profile import profile
     from pillion._record import record_function
+    from pillion._schedule import ProfilerAction, schedule
+    from pillion._tensorboard import tensorboard_trace_handler
+    from pillion.importers import import_trace
 
 # Public name -> (module that owns it, its name there).
 _OWNERS = {
@@ -40,19 +47,25 @@ _OWNERS = {
     "PillionError": ("_errors", "PillionError"),
     "Unavailable": ("_errors", "Unavailable"),
     "UsageError": ("_errors", "UsageError"),
+    "ProfilerAction": ("_schedule", "ProfilerAction"),
+    "import_trace": ("importers", "import_trace"),
     "open": ("_capture", "open_capture"),
     "profile": ("_profile", "profile"),
     "record_function": ("_record", "record_function"),
+    "schedule": ("_schedule", "schedule"),
+    "tensorboard_trace_handler": ("_tensorboard", "tensorboard_trace_handler"),
 }
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name == "profiler":  # torch's names; `from pillion import profiler` finds it by itself
+        return import_module(f"{__name__}.profiler")
     try:
         module, attribute = _OWNERS[name]
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    from importlib import import_module
-
     value = getattr(import_module(f"{__name__}.{module}"), attribute)
     globals()[name] = value  # the next look-up is an ordinary one
     return value

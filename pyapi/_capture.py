@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pillion._tables import Columns, Tables
-    from pillion.model import EventList, FunctionEventAvg
+    from pillion.model import Detail, EventList, FunctionEventAvg
 
 SPOOL_NAME = "capture.spool"
 META_NAME = "meta.json"
@@ -38,12 +38,14 @@ class Capture:
             the spool of a recording that did not finish.
         columns: table name to numpy columns; the layout is in ``pillion._tables.SCHEMAS``.
         path: the directory, or None while it is only in memory.
+        detail: what the lists of its events know beyond the tables, where this very process recorded them.
     """
 
     def __init__(self, columns: Tables, meta: dict[str, Any], path: Path | None = None) -> None:
         self.columns = columns
         self.meta = meta
         self.path = path
+        self.detail: Detail | None = None
 
     def __repr__(self) -> str:
         from pillion._tables import length
@@ -54,7 +56,7 @@ class Capture:
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
         """Every table as Arrow, by name."""
-        from pillion._tables import to_arrow
+        from pillion._arrow import to_arrow
 
         return {name: to_arrow(name, columns) for name, columns in self.columns.items()}
 
@@ -109,7 +111,7 @@ class Capture:
         from pillion.model import event_list
         from pillion.render.notes import capture_notes
 
-        return event_list(self.columns, self.meta["start_ns"], capture_notes(self))
+        return event_list(self.columns, self.meta["start_ns"], capture_notes(self), detail=self.detail)
 
     def key_averages(
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
@@ -172,14 +174,31 @@ def write_capture(spool: str | Path | IO[bytes], directory: str | os.PathLike[st
     target = Path(directory)
     capture = read_spool_capture(spool, target)
     name = spool if isinstance(spool, (str, Path)) else None
+    kept = f"what was recorded is kept in {name}" if name else ""
+    save_capture(capture, target, Path(name) if name else target / SPOOL_NAME, kept)
+    return capture
+
+
+def save_capture(
+    capture: Capture, directory: str | os.PathLike[str], spool: Path | None = None, if_fails: str = ""
+) -> None:
+    """Write a capture to a directory, which is made where it is missing; what is in it is replaced.
+
+    Args:
+        spool: what it was read from, to be removed once everything is on disk.
+        if_fails: what an error says about the spool.
+
+    Raises:
+        CaptureError: it cannot be written.
+    """
+    target = Path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
         _write_directory(capture, target)
-        (Path(name) if name else target / SPOOL_NAME).unlink(missing_ok=True)
+        if spool is not None:
+            spool.unlink(missing_ok=True)
     except OSError as error:
-        kept = f"what was recorded is kept in {name}" if name else ""
-        raise CaptureError(f"cannot write {target}", error.strerror or str(error), kept) from error
-    return capture
+        raise CaptureError(f"cannot write {target}", error.strerror or str(error), if_fails) from error
 
 
 def _write_directory(capture: Capture, directory: Path) -> None:
@@ -234,7 +253,7 @@ def _read_directory(directory: Path) -> Capture:
 def _read_table(directory: Path, name: str) -> Columns:
     import pyarrow as pa
 
-    from pillion._tables import from_arrow
+    from pillion._arrow import from_arrow
 
     path = directory / f"{name}.arrow"
     try:

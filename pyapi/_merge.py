@@ -227,19 +227,19 @@ def _ranges_of(
     event = np.where(region >= 0, event, -1)
     name = _string_rows(samples["range_name"], region, strings)
     silent = samples["range_seq"] == 0
-    event[silent] = _enclosing(events, samples[silent])
+    quiet = samples[silent]
+    event[silent] = enclosing(events, quiet["pid"], quiet["tid"], _nanoseconds(quiet["start_ns"]))
     found = silent & (event >= 0)
     name[found] = events["name"][event[found]]
     return {"event": event, "range_name": name}
 
 
-def _enclosing(events: Columns, samples: StructArray) -> Array:
-    """The row of the innermost range of the thread that was open when each sample began, −1 for none."""
+def enclosing(events: Columns, pid: Array, tid: Array, at_ns: Array) -> Array:
+    """The row of the innermost range of a thread that was open at each moment, −1 for none."""
     count = len(events["id"])
     if not count:
-        return np.full(len(samples), -1)
-    thread = np.concatenate([_pack(events["pid"], events["tid"]), _pack(samples["pid"], samples["tid"])])
-    at_ns = _nanoseconds(samples["start_ns"])
+        return np.full(len(at_ns), -1)
+    thread = np.concatenate([_pack(events["pid"], events["tid"]), _pack(pid, tid)])
     is_sample = np.arange(len(thread)) >= count
     # Events of a thread come by start, and the last one that began is the innermost or lies in it, ended.
     order = np.lexsort((is_sample, np.concatenate([events["start_ns"], at_ns]), thread))

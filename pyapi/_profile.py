@@ -1,30 +1,26 @@
-"""``profile``: records this process while a block of code runs, and answers as torch.autograd.profiler.profile does."""
+"""``profile``: records this process while a block of code runs, or chosen steps of it, and answers as torch's does."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
-import weakref
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pillion._client import RecordRequest
-from pillion._errors import PillionError, UsageError
+from pillion._cycles import RECORDS, Cycles, own_action
+from pillion._own_recording import AgentUse, OwnRecording, claim, own_request, release
+from pillion._results import Results
+from pillion._schedule import ProfilerAction, Schedule, always
+from pillion._torch_engine import ProfilerStats
+from pillion._torch_options import options_of_activities
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
-    from pillion._collector import AgentCollector, OwnCollector
-    from pillion.model import EventList, FunctionEventAvg
-
-AgentUse = Literal["auto", "require", "never"]
-
-# The profile that runs in each process. A fork copies it, so it is looked up by pid; setdefault needs no lock, which a
-# fork could leave locked.
-_running: dict[int, profile] = {}
+    from pillion.model import EventList
 
 
-class profile:
+class profile(Results, Cycles):
     """Records this process, all its threads, while the ``with`` block runs.
 
     >>> with pillion.profile() as prof:
@@ -32,42 +28,87 @@ class profile:
     >>> print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
     With an agent there are samples and waits besides the ranges. Without one there are ranges only, which needs no
-    privileges, and ``table()`` says so. One profile at a time records a process; it may be in any thread of it.
-    What it recorded is parsed when it is first asked for.
+    privileges, and ``table()`` says so. Where the process has imported torch and an argument asks for detail
+    (activities, shapes, memory, stacks, flops, modules), torch's engine adds its operators and devices. One profile at
+    a time records a process; it may be in any thread of it. What it recorded is parsed when it is first asked for.
+
+    With a ``schedule`` only some steps are recorded: ``step()`` at the end of each step of the job begins the next, and
+    each step is a range ``ProfilerStep#N``. Results are those of the last cycle, with ``acc_events`` those of all.
 
     Args:
         enabled: False makes it a no-op with empty results.
+        activities: torch's ProfilerActivity members, or dicts of them to the names to keep.
+        schedule: step number to ProfilerAction; see ``pillion.schedule``.
+        on_trace_ready: called with the profile at the end of each cycle, and of a profile without a schedule.
+        record_shapes, profile_memory, with_stack, with_flops, with_modules, experimental_config: torch's.
+        execution_trace_observer: torch's; it starts and stops with each cycle.
+        acc_events: keep the events of earlier cycles, after those of the last.
+        use_cuda: deprecated; adds the CUDA activity.
+        custom_trace_id_callback: makes the trace's id, once a cycle.
+        post_processing_timeout_s: accepted for torch's sake; results are not cut short.
         rate_hz: samples per second and CPU; 0 for none.
         wait_threshold_us: waits shorter than this, in µs, are summed up only.
         agent: "auto" uses an agent that runs, "require" insists on it, "never" does without.
 
     Raises:
         UsageError: an argument is out of range.
+        ValueError: an activity is given twice, or the timeout is negative.
     """
 
     def __init__(
         self,
         enabled: bool = True,
         *,
+        activities: Iterable[Any] | None = None,
+        schedule: Schedule | None = None,
+        on_trace_ready: Callable[[profile], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
         rate_hz: int = 99,
         wait_threshold_us: int = 100,
         agent: AgentUse = "auto",
     ) -> None:
-        if agent not in ("auto", "require", "never"):
-            raise UsageError("profile()", f"agent={agent!r}", 'agent is "auto", "require" or "never"')
-        if rate_hz < 0 or wait_threshold_us < 0:
-            raise UsageError("profile()", "rate_hz or wait_threshold_us is negative", "0 switches either off")
+        super().__init__()
+        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError("post_processing_timeout_s must not be negative")
+        if use_cuda is not None:
+            warnings.warn("`use_cuda` is deprecated; use `activities`", FutureWarning, stacklevel=2)
         self.enabled = enabled
-        self._agent = agent
-        self._request = RecordRequest(own_process=True, rate_hz=rate_hz, wait_threshold_ns=wait_threshold_us * 1000)
+        self.schedule = schedule or always
+        self.on_trace_ready = on_trace_ready
+        self.record_steps = schedule is not None
+        self.record_shapes, self.profile_memory = record_shapes or with_flops, profile_memory
+        self.with_stack, self.with_flops, self.with_modules = with_stack, with_flops, with_modules
+        self.acc_events = acc_events
+        self.execution_trace_observer = execution_trace_observer
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self.current_action = self.schedule(0) if enabled else ProfilerAction.NONE
+        self._agent: AgentUse = agent
+        self._request = own_request(rate_hz, wait_threshold_us, agent)
+        self._torch = options_of_activities(
+            activities,
+            use_cuda=use_cuda,
+            record_shapes=self.record_shapes,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            with_flops=with_flops,
+            with_modules=with_modules,
+            experimental_config=experimental_config,
+        )
         self._pid = 0
-        self._spool: IO[bytes] | None = None
-        self._collector: AgentCollector | OwnCollector | None = None
         self._finished = False
-        self._capture: Capture | None = None
 
     def __enter__(self) -> profile:
-        """Starts recording.
+        """Starts recording, or waits for the steps that the schedule names.
 
         Raises:
             RuntimeError: this profile was used before, or another runs in this process.
@@ -75,13 +116,13 @@ class profile:
         """
         if self._pid:
             raise RuntimeError("this profile() was entered before; make a new one for every block")
-        if self.enabled and _running.setdefault(os.getpid(), self) is not self:
-            raise RuntimeError("another profile() runs in this process; it records every thread, so one is enough")
+        if self.enabled:
+            claim(self)
         self._pid = os.getpid()
         try:
-            self._start()
+            self._enter()
         except BaseException:
-            _running.pop(self._pid, None)
+            release(self._pid)
             self._pid = 0
             raise
         return self
@@ -93,15 +134,56 @@ class profile:
         if self._pid != os.getpid():
             return  # a fork inside the block: the recording is the parent's
         self._finished = True
-        if self._collector is None:
+        self._end_step()
+        if not self.enabled:
             return
         try:
-            failure = self._collector.stop()
+            if self.current_action in RECORDS:
+                self._end_cycle(is_ready=True)
         finally:
-            self._collector = None
-            _running.pop(self._pid, None)
-        if failure:
-            warnings.warn(f"pillion: {failure}; what was recorded before is kept", RuntimeWarning, stacklevel=2)
+            self._recording = None
+            release(self._pid)
+            if self.execution_trace_observer is not None:
+                self.execution_trace_observer.cleanup()
+
+    def start(self) -> None:
+        """Starts recording, as entering the block does."""
+        self.__enter__()
+
+    def stop(self) -> None:
+        """Ends the recording, as leaving the block does."""
+        self.__exit__(None, None, None)
+
+    def step(self) -> None:
+        """Says that a step of the job has ended and the next begins.
+
+        Raises:
+            ValueError: the schedule answers with what is no ProfilerAction.
+        """
+        if not self._pid or self._finished:
+            raise RuntimeError("step() belongs between the beginning and the end of a profile")
+        self._end_step()
+        following = self.schedule(self.step_num + 1) if self.enabled else ProfilerAction.NONE
+        if not isinstance(following, ProfilerAction):
+            following = own_action(following)
+        before, self.current_action = self.current_action, following
+        self.step_num += 1
+        self._change(before, following)
+        self._begin_step()
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """Makes the ids of the cycles to come."""
+        self.custom_trace_id_callback = callback
+
+    def get_trace_id(self) -> str | None:
+        """The id of the current or the last cycle; None without torch's engine."""
+        of = self._recording or self._last
+        return of.torch.trace_id if of is not None and of.torch is not None else None
+
+    def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[Any]) -> None:
+        """Switches some of torch's activities off and on while it runs."""
+        if self._recording is not None and self._recording.torch is not None:
+            self._recording.torch.toggle(enabled, activities)
 
     def __repr__(self) -> str:
         if not self._finished:
@@ -112,86 +194,68 @@ class profile:
         return self.table() if self._finished else repr(self)
 
     @property
+    def _stats(self) -> ProfilerStats | None:
+        """How long the parts of the last cycle took."""
+        of = self._last or self._recording
+        return None if of is None else of.stats
+
+    @property
     def capture(self) -> Capture:
-        """What was recorded, with all its tables.
+        """What was recorded in the last cycle, with all its tables.
 
         Raises:
-            RuntimeError: the block has not ended yet.
+            RuntimeError: no cycle has ended yet.
         """
-        if self._capture is None:
-            if not self._finished or self._spool is None:
-                raise RuntimeError("profile() has not finished: its results are there when its block has ended")
-            from pillion._capture import read_spool_capture
-
-            self._capture = read_spool_capture(self._spool)
-            self._spool.close()
-        return self._capture
+        if self._last is None:
+            when = (
+                "its schedule recorded no step" if self._finished else "its results are there when its block has ended"
+            )
+            raise RuntimeError(f"profile() has not finished: {when}")
+        capture = self._last.capture
+        capture.meta["trace_metadata"] = self.trace_metadata()
+        return capture
 
     @property
     def function_events(self) -> EventList:
-        """Every range as a FunctionEvent; empty while the block runs."""
-        if not self._finished:
+        """Every range and operator as a FunctionEvent; empty while the block runs."""
+        if self._last is None:
             from pillion.model import EventList
 
             return EventList([])
-        return self.capture.function_events
+        events = self.capture.function_events
+        events._profile_memory, events._with_flops = self.profile_memory, self.with_flops
+        if self._earlier:
+            from pillion.model import EventList
 
-    def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
-    ) -> EventList:
-        """Ranges added up by name."""
-        return self.capture.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+            kept = [event for earlier in self._earlier for event in earlier]
+            return EventList(
+                [*events, *kept],
+                use_device=events._use_device,
+                profile_memory=self.profile_memory,
+                with_flops=self.with_flops,
+            )
+        return events
 
-    def table(self, **options: Any) -> str:
-        """The ranges as text, in the order of torch's table; ``options`` are those of ``EventList.table``."""
-        return self.capture.function_events.table(**options)
+    def _finished_events(self) -> EventList:
+        if self._last is None:
+            self.capture  # noqa: B018 says what is missing
+        return self.function_events
 
-    def total_average(self) -> FunctionEventAvg:
-        """All ranges added up."""
-        return self.capture.total_average()
-
-    @property
-    def self_cpu_time_total(self) -> float:
-        """The self CPU times of all ranges added up, in µs."""
-        return self.capture.function_events.self_cpu_time_total
-
-    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes a trace for chrome://tracing and Perfetto, as often as wanted.
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Writes torch's memory timeline: see ``torch.profiler.profile.export_memory_timeline``.
 
         Raises:
-            OSError: the file cannot be written.
+            ValueError: the profile lacks shapes, memory or stacks.
+            Unavailable: there is no torch in the process.
         """
-        self.capture.export_chrome_trace(path)
+        from pillion._torch_options import write_memory_timeline
 
-    def _start(self) -> None:
-        from pillion import _collector
+        write_memory_timeline(None if self._last is None else self._last.torch, path, device)
 
+    def _enter(self) -> None:
         if not self.enabled:
-            self._spool = self._new_spool()
-            objects = [_collector.meta_object("profile(enabled=False)"), _collector.end_object("disabled")]
-            _collector.write_objects(self._spool.fileno(), objects)
+            self._last = OwnRecording(self._request, self._agent, is_disabled=True)
+            self._last.start()
             return
-        why_alone = "profile(agent='never')"
-        if self._agent != "never":
-            self._spool = self._new_spool()
-            try:
-                self._collector = _collector.AgentCollector(self._request, self._spool.fileno())
-                return
-            except UsageError:
-                raise
-            except PillionError as error:
-                if self._agent == "require":
-                    raise
-                why_alone = str(error)
-        # A file of its own: an agent that failed late may still hold, and have begun, the other.
-        self._spool = self._new_spool()
-        self._collector = _collector.OwnCollector(self._spool.fileno(), why_alone)
-
-    def _new_spool(self) -> IO[bytes]:
-        """A file without a name. On disk, not in memory: a long profile must not eat what its job needs."""
-        try:
-            spool = tempfile.TemporaryFile(prefix="pillion-")  # noqa: SIM115 it outlives this function
-        except OSError as error:
-            raise PillionError("no place for the profile's temporary file", str(error), "set TMPDIR") from error
-        weakref.finalize(self, spool.close)  # nobody may ever ask for the results
-        return spool
+        self._change(ProfilerAction.NONE, self.current_action)
+        self._begin_step()

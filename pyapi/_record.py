@@ -43,6 +43,30 @@ class record_function(_Range):
         open_range = functools.partial(type(self), self.name, self.args)
         return cast(_Function, functools.wraps(function)(_wrapper(open_range, function)))
 
+    def _call_end_callbacks_on_future(self, fut: Any) -> Any:
+        """Leaving the block no longer ends the range: the future's completion does, in whichever thread that is.
+
+        Args:
+            fut: a future of torch, concurrent.futures or asyncio.
+
+        Returns:
+            A future that completes with the value of ``fut`` when the range has ended.
+
+        Raises:
+            RuntimeError: it was called before.
+            AssertionError: the range was not entered.
+        """
+        self._keep_open()
+        if not hasattr(fut, "then"):
+            fut.add_done_callback(lambda done: self._end())
+            return fut
+
+        def end(done: Any) -> Any:
+            self._end()
+            return done.value()
+
+        return fut.then(end)
+
 
 def _wrapper(open_range: Callable[[], _Range], function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(function):

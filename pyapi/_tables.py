@@ -1,23 +1,20 @@
-"""The tables of a capture: their columns, and how they become Arrow and come back.
+"""The tables of a capture and their columns.
 
 Inside Pillion a table is a dict of numpy arrays of one length, because merge, tree and averages are numpy over columns.
-Arrow is what is stored and what users get. Every reference to another table is a row number of it. None is −1 for
-events, and 0 elsewhere: row 0 of ``strings`` is the empty string, row 0 of ``stacks`` the empty stack. Times are
-CLOCK_MONOTONIC in ns, −1 for unknown.
+Arrow is what is stored and what users get (``_arrow``). Every reference to another table is a row number of it. None is
+−1 for events, and 0 elsewhere: row 0 of ``strings`` is the empty string, row 0 of ``stacks`` the empty stack. Times are
+in ns of one clock, −1 for unknown: of CLOCK_MONOTONIC in a recording, of its own in an imported profile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pillion._errors import CaptureError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -58,7 +55,7 @@ class Labels:
         return len(self.codes)
 
     def __getitem__(self, row: int) -> str:
-        return self.texts[self.codes[row]]
+        return self.texts[int(self.codes[row])]
 
     def take(self, rows: Array) -> Labels:
         """These rows, or the rows of a mask."""
@@ -265,69 +262,6 @@ def from_rows(table: str, rows: Iterable[tuple[Any, ...]]) -> Columns:
         name: makers[kind](column) if kind in makers else np.array(column, dtype=kind)
         for (name, kind), column in zip(schema.items(), values)
     }
-
-
-def to_arrow(table: str, columns: Columns) -> pa.Table:
-    """The Arrow table, without the optional columns that it lacks; numeric columns share their memory."""
-    import pyarrow as pa
-
-    arrays = {}
-    for name, kind in SCHEMAS[table].items():
-        if name not in columns and name in OPTIONAL.get(table, {}):
-            continue
-        column = columns[name]
-        if kind == "ids":
-            arrays[name] = pa.ListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
-        elif kind == "label":
-            texts = pa.array(column.texts, pa.string())
-            arrays[name] = pa.DictionaryArray.from_arrays(pa.array(column.codes), texts)
-        else:
-            arrays[name] = pa.array(column, pa.string() if kind == "text" else None)
-    return pa.Table.from_arrays(list(arrays.values()), names=list(arrays))
-
-
-def from_arrow(table: str, arrow: pa.Table) -> Columns:
-    """The columns of an Arrow table.
-
-    Raises:
-        CaptureError: a column is missing, has another type, or has nulls where none may be.
-    """
-    import pyarrow as pa
-
-    columns: Columns = {}
-    for name, kind in SCHEMAS[table].items():
-        if name not in arrow.column_names and name in OPTIONAL.get(table, {}):
-            continue
-        try:
-            columns[name] = _from_arrow_column(arrow.column(name), kind)
-        except (KeyError, AttributeError, ValueError, pa.ArrowException) as error:
-            raise CaptureError(f"cannot read the table {table}", f"column {name}: {error}") from error
-    return columns
-
-
-def _from_arrow_column(chunked: pa.ChunkedArray, kind: str) -> Any:
-    import pyarrow as pa
-
-    if kind == "label":
-        if not pa.types.is_dictionary(chunked.type):
-            chunked = chunked.cast(pa.string()).dictionary_encode()
-        return _labels_from_arrow(chunked.unify_dictionaries().combine_chunks())
-    column = chunked.combine_chunks()
-    if kind == "text":
-        return text_column(column.cast(pa.string()).to_pylist())
-    if kind == "ids":
-        return Ragged(column.offsets.to_numpy().astype(np.int32), column.values.to_numpy().astype(np.int32))
-    return column.cast(pa.from_numpy_dtype(np.dtype(kind))).to_numpy()
-
-
-def _labels_from_arrow(column: pa.DictionaryArray) -> Labels:
-    texts = column.dictionary.to_pylist()
-    codes = column.indices.to_numpy().astype(np.int32)
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("its labels are not all texts")
-    if len(codes) and not 0 <= codes.min() <= codes.max() < len(texts):
-        raise ValueError("it points outside its labels")
-    return Labels(codes, tuple(texts))
 
 
 def check_references(tables: Tables) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from pillion import __version__
 from pillion._errors import PillionError, UsageError
 from pillion._interrupts import Aborted
 
-VERBS = ("run", "record", "report", "export", "doctor", "agent", "demo")
+VERBS = ("run", "record", "report", "export", "import", "doctor", "agent", "demo")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pillion {__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for name in VERBS:
-        module = importlib.import_module(f"pillion.commands.{name}")
+        module = importlib.import_module(f"pillion.commands.{name}{'_' * keyword.iskeyword(name)}")
         verb = verbs.add_parser(name, help=module.HELP, description=module.__doc__)
         module.add_arguments(verb)
         verb.set_defaults(run=module.run)

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pillion
 from pillion.commands import run as run_verb
-from pillion.commands._options import add_recording_options
 
 HELP = "record an example job and show what is found"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_recording_options(parser)
+    run_verb.add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,9 +24,14 @@ _INJECTIONS = ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64")
 HELP = "run a command and record it, with its children"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What running something takes besides the command itself."""
     add_recording_options(parser)
     parser.add_argument("--no-ops", action="store_true", help="leave torch's operators out")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …", help="what to run")
 
 

@@ -15,8 +15,8 @@ _GZIP_LEVEL = 3
 
 
 @contextlib.contextmanager
-def text_output(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
-    """A UTF-8 text file that replaces ``path`` when the block ends well; gzipped where the path ends in ``.gz``.
+def binary_output(path: str | os.PathLike[str], always_gzip: bool = False) -> Iterator[IO[bytes]]:
+    """A file that replaces ``path`` when the block ends well; gzipped where the path ends in ``.gz``.
 
     What is no regular file (a pipe, /dev/stdout) is written directly.
 
@@ -27,7 +27,7 @@ def text_output(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
     is_special = target.exists() and not target.is_file() and not target.is_dir()
     part = target if is_special else target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        with open(part, "wb") as raw, _compressed(raw, target) as file:
+        with open(part, "wb") as raw, _compressed(raw, always_gzip or target.suffix == ".gz") as file:
             yield file
         if not is_special:
             os.replace(part, target)
@@ -38,10 +38,24 @@ def text_output(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
 
 
 @contextlib.contextmanager
-def _compressed(raw: IO[bytes], target: Path) -> Iterator[IO[str]]:
-    binary: IO[bytes] = raw
-    if target.suffix == ".gz":
-        # No name and no time inside: the same capture gives the same bytes.
-        binary = gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0)  # type: ignore[assignment]
-    with io.TextIOWrapper(binary, encoding="utf-8", newline="\n", write_through=True) as text:
+def text_output(path: str | os.PathLike[str]) -> Iterator[IO[str]]:
+    """A UTF-8 text file, as ``binary_output`` makes it. What UTF-8 cannot hold, half a surrogate pair, becomes ``?``.
+
+    Raises:
+        OSError: it cannot be written; a file that was there stays as it was.
+    """
+    with (
+        binary_output(path) as binary,
+        io.TextIOWrapper(binary, encoding="utf-8", errors="replace", newline="\n", write_through=True) as text,
+    ):
         yield text
+
+
+@contextlib.contextmanager
+def _compressed(raw: IO[bytes], is_gzip: bool) -> Iterator[IO[bytes]]:
+    if not is_gzip:
+        yield raw
+        return
+    # No name and no time inside: the same capture gives the same bytes.
+    with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:
+        yield file  # type: ignore[misc]

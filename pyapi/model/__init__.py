@@ -3,5 +3,19 @@
 from pillion.model.average import FunctionEventAvg
 from pillion.model.event import DeviceType, FunctionEvent, Interval, Kernel
 from pillion.model.event_list import EventList, event_list
+from pillion.model.memory import MemRecordsAcc
+from pillion.model.rows import Detail
+from pillion.model.strings import StringTable
 
-__all__ = ["DeviceType", "EventList", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel", "event_list"]
+__all__ = [
+    "Detail",
+    "DeviceType",
+    "EventList",
+    "FunctionEvent",
+    "FunctionEventAvg",
+    "Interval",
+    "Kernel",
+    "MemRecordsAcc",
+    "StringTable",
+    "event_list",
+]

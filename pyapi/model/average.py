@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pillion.model.event import DeviceType, FormattedTimes, FunctionEvent
+from pillion.model.event import FunctionEvent, device_type
+from pillion.model.times import FormattedTimes, renamed
 
 _SUMMED = (
     "count",
@@ -26,8 +27,6 @@ _COPIED = (
     "node_id",
     "is_async",
     "is_remote",
-    "cpu_parent",
-    "cpu_children",
     "overload_name",
     "input_shapes",
     "stack",
@@ -44,6 +43,8 @@ class FunctionEventAvg(FormattedTimes):
 
     Beyond torch's it has ``on_cpu_ns``, ``self_on_cpu_ns``, ``off_cpu_ns`` and ``samples``, summed alike.
     """
+
+    cuda_time = renamed("cuda_time", "device_time")
 
     def __init__(self) -> None:
         self.key: str | None = None
@@ -64,9 +65,8 @@ class FunctionEventAvg(FormattedTimes):
         self.device_memory_usage = 0
         self.self_cpu_memory_usage = 0
         self.self_device_memory_usage = 0
-        self.cpu_children: list[FunctionEvent] | None = None
-        self.cpu_parent: FunctionEvent | None = None
-        self.device_type = DeviceType.CPU
+        self._first: FunctionEvent | FunctionEventAvg | None = None
+        self.device_type = device_type(0)
         self.is_legacy = False
         self.is_user_annotation = False
         self.flops: int | None = 0
@@ -84,8 +84,7 @@ class FunctionEventAvg(FormattedTimes):
         if not isinstance(other, (FunctionEvent, FunctionEventAvg)):
             raise AssertionError(f"{other!r} is neither a FunctionEvent nor a FunctionEventAvg")
         if self.key is None:
-            for name in _COPIED:
-                setattr(self, name, getattr(other, name))
+            self._begin(other)
         if other.key != self.key:
             raise AssertionError(f"the key {other.key!r} differs from {self.key!r}")
         for name in _SUMMED:
@@ -95,6 +94,22 @@ class FunctionEventAvg(FormattedTimes):
         return self
 
     __iadd__ = add
+
+    def _begin(self, first: FunctionEvent | FunctionEventAvg) -> None:
+        """Take over what is not summed."""
+        for name in _COPIED:
+            setattr(self, name, getattr(first, name))
+        self._first = first
+
+    @property
+    def cpu_parent(self) -> FunctionEvent | None:
+        """The first event's."""
+        return None if self._first is None else self._first.cpu_parent
+
+    @property
+    def cpu_children(self) -> list[FunctionEvent] | None:
+        """The first event's."""
+        return None if self._first is None else self._first.cpu_children
 
     def __repr__(self) -> str:
         device = self.use_device or "cuda"

@@ -1,13 +1,16 @@
-"""FunctionEvent: one range as an object, with the names and meanings of torch.autograd.profiler_util."""
+"""FunctionEvent: one range or operator as an object, with the names and meanings of torch.autograd.profiler_util."""
 
 from __future__ import annotations
 
 import enum
+import functools
+import sys
 from typing import Any, NamedTuple
 
-from pillion.model.units import format_time
+from pillion.model.times import FormattedTimes, renamed
 
 USER_SCOPE = 7  # at::RecordScope::USER_SCOPE: what record_function emits
+BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
 
 
 class DeviceType(enum.IntEnum):
@@ -15,13 +18,48 @@ class DeviceType(enum.IntEnum):
 
     CPU = 0
     CUDA = 1
-    HPU = 7
+    MKLDNN = 2
+    OPENGL = 3
+    OPENCL = 4
+    IDEEP = 5
+    HIP = 6
+    FPGA = 7
+    MAIA = 8
+    XLA = 9
+    Vulkan = 10
+    Metal = 11
     XPU = 12
+    MPS = 13
+    Meta = 14
+    HPU = 15
+    VE = 16
+    Lazy = 17
+    IPU = 18
     MTIA = 19
     PrivateUse1 = 20
 
     def __str__(self) -> str:
         return f"DeviceType.{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to torch's member of the same number, which itself compares by type."""
+        return int(self) == int(other) if type(other).__name__ == "DeviceType" else super().__eq__(other)  # type: ignore[call-overload]
+
+    __hash__ = enum.IntEnum.__hash__
+
+
+@functools.cache
+def _device_types(has_torch: bool) -> dict[int, Any]:
+    members = sys.modules["torch.autograd"].DeviceType.__members__ if has_torch else DeviceType.__members__
+    return {int(member): member for member in members.values()}
+
+
+def device_type(number: int) -> Any:
+    """The member of this number; torch's own where torch is loaded, as programs compare it with torch's."""
+    return _device_types("torch.autograd" in sys.modules).get(number, DeviceType.CPU)
+
+
+_member = device_type  # an argument has its name
 
 
 class Interval:
@@ -37,6 +75,9 @@ class Interval:
         """Its length in microseconds."""
         return self.end - self.start
 
+    def __repr__(self) -> str:
+        return f"Interval({self.start}, {self.end})"
+
 
 class Kernel(NamedTuple):
     """Work of a device that a CPU event launched; the duration is in microseconds."""
@@ -46,58 +87,49 @@ class Kernel(NamedTuple):
     duration: float
 
 
-class FormattedTimes:
-    """Times as text, and averages over ``count``. A subclass has the totals, in microseconds."""
-
-    count: int
-    cpu_time_total: float
-    self_cpu_time_total: float
-    device_time_total: float
-    self_device_time_total: float
-
-    @property
-    def cpu_time(self) -> float:
-        """Average CPU time of a call, us."""
-        return self.cpu_time_total / self.count if self.count else 0.0
-
-    @property
-    def device_time(self) -> float:
-        """Average device time of a call, us."""
-        return self.device_time_total / self.count if self.count else 0.0
-
-    @property
-    def cpu_time_str(self) -> str:
-        return format_time(self.cpu_time)
-
-    @property
-    def device_time_str(self) -> str:
-        return format_time(self.device_time)
-
-    @property
-    def cpu_time_total_str(self) -> str:
-        return format_time(self.cpu_time_total)
-
-    @property
-    def device_time_total_str(self) -> str:
-        return format_time(self.device_time_total)
-
-    @property
-    def self_cpu_time_total_str(self) -> str:
-        return format_time(self.self_cpu_time_total)
-
-    @property
-    def self_device_time_total_str(self) -> str:
-        return format_time(self.self_device_time_total)
-
-
 class FunctionEvent(FormattedTimes):
-    """One range. Times are microseconds from the start of the trace; see torch's class for the other attributes.
+    """One range or operator. Times are microseconds from the start of the trace; names and meanings are torch's.
 
     Beyond torch's it has ``on_cpu_ns``, ``off_cpu_ns`` and ``samples``, totals with its children, and
     ``self_on_cpu_ns``: what samples and waits say about the range, 0 where none were recorded.
     """
 
-    def __init__(
+    id: int
+    name: str
+    thread: int
+    time_range: Interval
+    overload_name: str | None
+    fwd_thread: int | None
+    input_shapes: Any
+    stack: list[str] | None
+    scope: int
+    use_device: str | None
+    cpu_memory_usage: int
+    device_memory_usage: int
+    is_async: bool
+    is_remote: bool
+    sequence_nr: int
+    node_id: int
+    device_type: Any
+    device_index: int
+    device_resource_id: int
+    is_legacy: bool
+    flops: int | None
+    trace_name: str | None
+    is_user_annotation: bool
+    is_python_function: bool
+    activity_type: str | None
+    kernels: list[Kernel]
+    cpu_children: list[FunctionEvent]
+    cpu_parent: FunctionEvent | None
+
+    cuda_time = renamed("cuda_time", "device_time")
+    cuda_time_total = renamed("cuda_time_total", "device_time_total")
+    self_cuda_time_total = renamed("self_cuda_time_total", "self_device_time_total")
+    self_cuda_memory_usage = renamed("self_cuda_memory_usage", "self_device_memory_usage")
+    metadata_json = renamed("metadata_json", "_metadata_json")
+
+    def __init__(  # every argument that is not named below becomes the attribute of its name
         self,
         id: int,
         name: str,
@@ -116,7 +148,7 @@ class FunctionEvent(FormattedTimes):
         is_remote: bool = False,
         sequence_nr: int = -1,
         node_id: int = -1,
-        device_type: DeviceType = DeviceType.CPU,
+        device_type: Any = DeviceType.CPU,
         device_index: int = 0,
         device_resource_id: int | None = None,
         is_legacy: bool = False,
@@ -125,35 +157,34 @@ class FunctionEvent(FormattedTimes):
         concrete_inputs: Any = None,
         kwinputs: Any = None,
         is_user_annotation: bool = False,
+        is_python_function: bool = False,
+        activity_type: str | None = None,
+        metadata_json: str | None = None,
+        flow_id: int | None = None,
+        flow_type: int | None = None,
+        flow_start: bool | None = None,
+        external_id: int = 0,
+        linked_correlation_id: int = 0,
+        extra_meta: dict[str, str] | None = None,
+        structured_input_shapes: Any = None,
+        structured_input_strides: Any = None,
+        input_dtypes: list[str] | None = None,
+        python_id: int = -1,
+        python_parent_id: int = -1,
+        python_module_id: int = -1,
     ) -> None:
-        self.id = id
-        self.name = name
-        self.thread = thread
+        given = dict(locals())
+        for taken_apart in ("self", "start_us", "end_us", "device_resource_id", "metadata_json", "extra_meta"):
+            del given[taken_apart]
+        self.__dict__.update(given)
+        self.device_type = _member(int(device_type))
         self.time_range = Interval(start_us, end_us)
-        self.overload_name = overload_name
-        self.fwd_thread = fwd_thread
-        self.input_shapes = input_shapes
-        self.stack = stack
-        self.scope = scope
-        self.use_device = use_device
-        self.cpu_memory_usage = cpu_memory_usage
-        self.device_memory_usage = device_memory_usage
-        self.is_async = is_async
-        self.is_remote = is_remote
-        self.sequence_nr = sequence_nr
-        self.node_id = node_id
-        self.device_type = device_type
-        self.device_index = device_index
         self.device_resource_id = thread if device_resource_id is None else device_resource_id
-        self.is_legacy = is_legacy
-        self.flops = flops
-        self.trace_name = trace_name
-        self.concrete_inputs = concrete_inputs
-        self.kwinputs = kwinputs
-        self.is_user_annotation = is_user_annotation
-        self.kernels: list[Kernel] = []
-        self.cpu_children: list[FunctionEvent] = []
-        self.cpu_parent: FunctionEvent | None = None
+        self._metadata_json = metadata_json
+        self.event_metadata = extra_meta or None
+        self.kernels = []
+        self.cpu_children = []
+        self.cpu_parent = None
         self.count = 1
         self.samples = self.on_cpu_ns = self.self_on_cpu_ns = self.off_cpu_ns = 0
 
@@ -164,7 +195,7 @@ class FunctionEvent(FormattedTimes):
 
     @property
     def _on_cpu(self) -> bool:
-        return self.device_type == DeviceType.CPU
+        return int(self.device_type) == DeviceType.CPU
 
     def append_kernel(self, name: str, device: int, duration: float) -> None:
         """Add work of a device, in microseconds."""
@@ -203,7 +234,7 @@ class FunctionEvent(FormattedTimes):
 
     @property
     def self_device_time_total(self) -> float:  # type: ignore[override]
-        children = self.cpu_children if self._on_cpu else []
+        children = self.cpu_children if self._on_cpu and not self.is_async else []
         return self.device_time_total - sum(child.device_time_total for child in children)
 
     @property
@@ -236,5 +267,5 @@ class FunctionEvent(FormattedTimes):
 def _assert_on_cpu(*events: FunctionEvent) -> None:
     """Raises AssertionError, as torch does, for what is no event or ran on a device."""
     for event in events:
-        if not isinstance(event, FunctionEvent) or event.device_type != DeviceType.CPU:
+        if not isinstance(event, FunctionEvent) or not event._on_cpu:
             raise AssertionError(f"{event!r} is no FunctionEvent of the CPU")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import cached_property, wraps
+from functools import wraps
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from pillion._tables import Tables
 from pillion.model.average import FunctionEventAvg
-from pillion.model.column_event import column_events
-from pillion.model.columns import RangeColumns
+from pillion.model.column_event import ColumnEvents
+from pillion.model.columns import EventColumns
 from pillion.model.event import FunctionEvent
+from pillion.model.rows import Detail
+from pillion.model.selection import shown_places
 
 Event = FunctionEvent | FunctionEventAvg
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_STACK_METRICS = {f"self_{device}_time_total" for device in ("cpu", "cuda", "xpu", "privateuse1")}
+_STACK_METRICS = [f"self_{device}_time_total" for device in ("cpu", "cuda", "xpu", "privateuse1")]
 _READERS = (
     *("__getitem__", "__iter__", "__reversed__", "__contains__", "index", "count", "copy"),
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__add__", "__mul__", "__rmul__"),
@@ -33,7 +35,7 @@ class EventList(list[Any]):
     """FunctionEvents or FunctionEventAvgs.
 
     The list of a capture starts as columns. Averages come from the columns as long as the list itself was not changed:
-    what is set on single events does not reach them.
+    what is set on single events does not reach them. A list of hand-made events gets its tree from ``_build_tree``.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class EventList(list[Any]):
         use_device: str | None = None,
         profile_memory: bool = False,
         with_flops: bool = False,
-        columns: RangeColumns | None = None,
+        columns: EventColumns | None = None,
         is_sampled: bool = False,
         notes: Iterable[str] = (),
     ) -> None:
@@ -51,21 +53,26 @@ class EventList(list[Any]):
         self._use_device = use_device
         self._profile_memory = profile_memory
         self._with_flops = with_flops
+        # While nobody changed the list its columns answer; its objects stay the same ones even then.
         self._columns = columns
+        self._objects = None if columns is None else ColumnEvents(columns)
         self._is_filled = columns is None
         self._is_sampled = is_sampled
         self._notes = list(notes)
-
-    @cached_property
-    def _events(self) -> list[FunctionEvent]:
-        """The events of the columns as objects."""
-        assert self._columns is not None
-        return column_events(self._columns)
+        self._tree_built = columns is not None
 
     def _fill(self) -> None:
-        if not self._is_filled and self._columns is not None:
+        if not self._is_filled and self._objects is not None:
             self._is_filled = True
-            list.extend(self, self._events)
+            list.extend(self, self._objects.all())
+
+    def _build_tree(self) -> None:
+        """Sets parents and children, merges repeated names and gives backward events their stacks."""
+        from pillion.model.object_tree import build_tree
+
+        if self._columns is None:
+            list.__setitem__(self, slice(None), build_tree(list(self)))
+        self._tree_built = True
 
     def __len__(self) -> int:
         return list.__len__(self) if self._is_filled or self._columns is None else len(self._columns)
@@ -80,7 +87,7 @@ class EventList(list[Any]):
     def self_cpu_time_total(self) -> float:
         """The sum of self CPU times, us."""
         if self._columns is not None:
-            return self._columns.self_cpu_us()
+            return self._columns.self_cpu_us
         total: float = sum(event.self_cpu_time_total for event in self)
         return total
 
@@ -105,14 +112,16 @@ class EventList(list[Any]):
         Raises:
             AttributeError: events have no such attribute.
         """
+        if not len(self):
+            return ""
+        from pillion.model.description import describe_columns, describe_objects
         from pillion.model.table import EventTable
 
-        key = None if sort_by is None else device_attribute(sort_by)
-        # A million events are described by the averages of their names: what is wide, what is known, what is zero.
-        described = self if self._columns is None else self._columns.averages()
+        described = describe_objects(self) if self._columns is None else describe_columns(self._columns)
+        if described.has_device_time and not described.use_device:
+            raise RuntimeError("the events have device times, but no use_device that names the device")
         table = EventTable(
             described,
-            self_cpu_us=self.self_cpu_time_total,
             name_width=max_name_column_width,
             source_width=max_src_column_width,
             shapes_width=max_shapes_column_width,
@@ -121,14 +130,16 @@ class EventList(list[Any]):
             with_flops=self._with_flops,
             is_sampled=self._is_sampled,
         )
+        key = None if sort_by is None else device_attribute(sort_by)
         shown = self._shown(key, row_limit, top_level_events_only)
         return table.text(shown, header, top_level_events_only, self._notes)
 
     def _shown(self, key: str | None, limit: int, top_level_only: bool) -> list[Event]:
         """The events that a table shows, in its order."""
-        places = None if self._columns is None or key is None or top_level_only else self._columns.top(key, limit)
-        if places is not None:
-            return [self._events[place] for place in places.tolist()]
+        if self._columns is not None and self._objects is not None:
+            places = shown_places(self._columns, key, limit, top_level_only)
+            if places is not None:
+                return [self._objects.event(place) for place in places.tolist()]
         events = self if key is None else sorted(self, key=attrgetter(key), reverse=True)
         shown = (event for event in events if not (top_level_only and event.cpu_parent is not None))
         return list(shown if limit < 0 else islice(shown, limit))
@@ -136,13 +147,19 @@ class EventList(list[Any]):
     def key_averages(
         self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> EventList:
-        """One FunctionEventAvg for each key, in the order of first occurrence."""
-        if self._columns is not None:  # ranges have neither shapes nor stacks nor overloads to group by
-            averages = self._columns.averages()
+        """One FunctionEventAvg for each key, in the order of first occurrence.
+
+        The key is (name, node, device type, legacy, user annotation), and what is asked for besides: input shapes, the
+        innermost entries of the stack, the overload.
+        """
+        if self._objects is not None and self._columns is not None:
+            from pillion.model.grouping import averages
+
+            made = averages(self._objects, group_by_input_shapes, group_by_stack_n, group_by_overload_name)
         else:
-            averages = self._grouped(group_by_input_shapes, group_by_stack_n, group_by_overload_name)
+            made = self._grouped(group_by_input_shapes, group_by_stack_n, group_by_overload_name)
         return EventList(
-            averages,
+            made,
             use_device=self._use_device,
             profile_memory=self._profile_memory,
             with_flops=self._with_flops,
@@ -156,7 +173,7 @@ class EventList(list[Any]):
             key: tuple[Any, ...] = (
                 event.key,
                 event.node_id,
-                event.device_type,
+                int(event.device_type),
                 event.is_legacy,
                 event.is_user_annotation,
                 event.overload_name if by_overload else "",
@@ -172,12 +189,16 @@ class EventList(list[Any]):
 
     def total_average(self) -> FunctionEventAvg:
         """The sum over all events, with the key "Total"."""
-        total = FunctionEventAvg()
-        for event in self.key_averages():
-            total.add(event)
-            total.key = None
-        total.key = "Total"
-        return total
+        if self._objects is not None and self._columns is not None:
+            from pillion.model.grouping import total
+
+            return total(self._objects)
+        average = FunctionEventAvg()
+        for event in self:
+            average.add(event)
+            average.key = None
+        average.key = "Total"
+        return average
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events as a bare JSON array, as torch's EventList does.
@@ -189,6 +210,10 @@ class EventList(list[Any]):
 
         write_event_trace(self, path)
 
+    def supported_export_stacks_metrics(self) -> list[str]:
+        """What ``export_stacks`` can weigh stacks by."""
+        return list(_STACK_METRICS)
+
     def export_stacks(self, path: str | os.PathLike[str], metric: str) -> None:
         """Write collapsed stacks with the metric in whole microseconds.
 
@@ -197,7 +222,7 @@ class EventList(list[Any]):
             OSError: the file cannot be written.
         """
         if metric not in _STACK_METRICS:
-            raise ValueError(f"metric should be one of: {sorted(_STACK_METRICS)}")
+            raise ValueError(f"metric should be one of: {_STACK_METRICS}")
         from pillion.export.event_trace import write_event_stacks
 
         write_event_stacks(self, path, device_attribute(metric))
@@ -229,12 +254,31 @@ for _names, _changes in ((_READERS, False), (_WRITERS, True)):
         setattr(EventList, _name, _filling(getattr(list, _name), _changes))
 
 
-def event_list(tables: Tables, start_ns: int, notes: Iterable[str] = ()) -> EventList:
+def event_list(
+    tables: Tables,
+    start_ns: int,
+    notes: Iterable[str] = (),
+    *,
+    detail: Detail | None = None,
+    profile_memory: bool | None = None,
+    with_flops: bool | None = None,
+) -> EventList:
     """The events of a capture.
 
     Args:
         start_ns: the origin of the events' times.
         notes: lines that every table of them ends with.
+        detail: what is known of them beyond the tables.
+        profile_memory, with_flops: show the columns of memory and flops; None: where there are any.
     """
-    columns = RangeColumns(tables, start_ns)
-    return EventList(columns=columns, is_sampled=columns.is_sampled, notes=notes)
+    columns = EventColumns(tables, start_ns, detail)
+    events = tables["events"]
+    has_memory = any(name in events and bool(events[name].any()) for name in ("cpu_memory", "device_memory"))
+    return EventList(
+        columns=columns,
+        use_device=columns.use_device,
+        profile_memory=has_memory if profile_memory is None else profile_memory,
+        with_flops=("flops" in events and bool(events["flops"].any())) if with_flops is None else with_flops,
+        is_sampled=columns.is_sampled,
+        notes=notes,
+    )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pillion.model.event import DeviceType
+from pillion.model.description import Description
 from pillion.model.units import format_memory, format_share, format_time
 
 _WIDTH = 12
@@ -25,8 +25,7 @@ class EventTable:
     """Decides on columns and formats rows; one object prints one table.
 
     Args:
-        events: FunctionEvents or FunctionEventAvgs that decide which columns there are, and how wide.
-        self_cpu_us: the whole of which self times are shares.
+        described: the events that decide which columns there are, and how wide.
         name_width, source_width, shapes_width: at most, None for as wide as the longest.
         time_unit: "s", "ms" or "us" for all times, None for what fits each.
         is_sampled: show what samples and waits say.
@@ -34,9 +33,8 @@ class EventTable:
 
     def __init__(
         self,
-        events: Sequence[Any],
+        described: Description,
         *,
-        self_cpu_us: float,
         name_width: int | None,
         source_width: int | None,
         shapes_width: int | None,
@@ -45,18 +43,14 @@ class EventTable:
         with_flops: bool,
         is_sampled: bool,
     ) -> None:
-        self._events = events
+        self._of = described
         self._name_limit = name_width
         self._time_unit = time_unit
-        self._device = next((event.use_device for event in events[:1]), None)
-        self._has_device_time = any(event.self_device_time_total > 0 for event in events)
-        self._self_cpu_us = self_cpu_us
-        self._self_device_us = sum(event.self_device_time_total for event in events if _counts_device_time(event))
         self._source_width = 0
         self._columns = [
             *self._name_columns(),
             *self._cpu_columns(),
-            *(self._device_columns() if self._has_device_time else []),
+            *(self._device_columns() if described.has_device_time else []),
             *(self._memory_columns() if profile_memory else []),
             *self._count_columns(),
             *self._shape_columns(shapes_width),
@@ -66,9 +60,7 @@ class EventTable:
         ]
 
     def text(self, shown: Iterable[Any], header: str | None, top_level_only: bool, notes: Iterable[str]) -> str:
-        """The table with the rows ``shown``, "" where nothing is described; every line ends with a newline."""
-        if not len(self._events):
-            return ""
+        """The table with the rows ``shown``; every line ends with a newline."""
         separator = "".join("-" * column.width + _SPACING for column in self._columns)
         line = "=" * (len(separator) - len(_SPACING))
         lines = [line, header] if header is not None else []
@@ -77,9 +69,9 @@ class EventTable:
         lines += [separator, self._row([column.header for column in self._columns]), separator]
         for event in shown:
             lines += self._event_lines(event)
-        lines += [separator, f"Self CPU time total: {self._time(self._self_cpu_us)}"]
-        if self._has_device_time:
-            lines.append(f"Self {self._device_name} time total: {self._time(self._self_device_us)}")
+        lines += [separator, f"Self CPU time total: {self._time(self._of.self_cpu_us)}"]
+        if self._of.has_device_time:
+            lines.append(f"Self {self._device_name} time total: {self._time(self._of.self_device_us)}")
         return "".join(f"{text}\n" for text in [*lines, *notes])
 
     def _row(self, cells: Sequence[object]) -> str:
@@ -100,23 +92,23 @@ class EventTable:
 
     @property
     def _device_name(self) -> str:
-        return self._device.upper() if self._device else "None"
+        return self._of.use_device.upper() if self._of.use_device else "None"
 
     def _cut(self, name: str) -> str:
         limit = self._name_limit
         return name if limit is None or len(name) < limit - 3 else f"{name[: limit - 3]}..."
 
     def _name_columns(self) -> list[_Column]:
-        width = max((len(event.key) for event in self._events), default=0) + 4
+        width = self._of.name_width + 4
         width = width if self._name_limit is None else min(width, self._name_limit)
         columns = [_Column("Name", lambda event: self._cut(event.key), width)]
-        if any(event.overload_name for event in self._events):
+        if self._of.has_overloads:
             columns.append(_Column("Overload Name", lambda event: self._cut(event.overload_name or ""), width))
         return columns
 
     def _cpu_columns(self) -> list[_Column]:
         def share(time_us: float) -> str:
-            return format_share(time_us, self._self_cpu_us)
+            return format_share(time_us, self._of.self_cpu_us)
 
         return [
             _Column("Self CPU %", lambda event: share(event.self_cpu_time_total)),
@@ -128,9 +120,13 @@ class EventTable:
 
     def _device_columns(self) -> list[_Column]:
         name = self._device_name
+
+        def share(time_us: float) -> str:
+            return format_share(time_us, self._of.self_device_us)
+
         return [
             _Column(f"Self {name}", lambda event: self._time(event.self_device_time_total)),
-            _Column(f"Self {name} %", lambda event: format_share(event.self_device_time_total, self._self_device_us)),
+            _Column(f"Self {name} %", lambda event: share(event.self_device_time_total)),
             _Column(f"{name} total", lambda event: self._time(event.device_time_total)),
             _Column(f"{name} time avg", lambda event: self._time(event.device_time)),
         ]
@@ -140,7 +136,7 @@ class EventTable:
             _Column("CPU Mem", lambda event: format_memory(event.cpu_memory_usage)),
             _Column("Self CPU Mem", lambda event: format_memory(event.self_cpu_memory_usage)),
         ]
-        if self._device and any(event.self_device_memory_usage > 0 for event in self._events):
+        if self._of.use_device and self._of.has_device_memory:
             name = self._device_name
             columns.append(_Column(f"{name} Mem", lambda event: format_memory(event.device_memory_usage)))
             columns.append(_Column(f"Self {name} Mem", lambda event: format_memory(event.self_device_memory_usage)))
@@ -148,22 +144,21 @@ class EventTable:
 
     def _count_columns(self) -> list[_Column]:
         columns = [_Column("# of Calls", lambda event: event.count)]
-        if any(event.node_id != -1 for event in self._events):
+        if self._of.has_nodes:
             columns.append(_Column("Node ID", lambda event: event.node_id))
         return columns
 
     def _shape_columns(self, limit: int | None) -> list[_Column]:
-        if not any(event.input_shapes for event in self._events):
+        if not self._of.shapes_width:
             return []
-        width = max(len(str(event.input_shapes)) for event in self._events) + 4
+        width = self._of.shapes_width + 4
         width = width if limit is None else min(width, limit)
         return [_Column("Input Shapes", lambda event: str(event.input_shapes)[:width], width)]
 
     def _flops_columns(self) -> list[_Column]:
-        known = [event.flops for event in self._events if event.flops and event.flops > 0]
-        if not known:
+        if not self._of.least_flops:
             return []
-        power = max(0, min(int(math.log10(min(known)) / 3), len(_FLOPS) - 1))
+        power = max(0, min(int(math.log10(self._of.least_flops) / 3), len(_FLOPS) - 1))
 
         def cell(event: Any) -> str:
             return f"{event.flops / 1000**power:8.3f}" if event.flops and event.flops > 0 else "--"
@@ -171,7 +166,7 @@ class EventTable:
         return [_Column(f"Total {_FLOPS[power]}", cell)]
 
     def _source_columns(self, limit: int | None) -> list[_Column]:
-        longest = max((len(entry) for event in self._events for entry in event.stack or ()), default=0)
+        longest = self._of.stack_width
         if not longest:
             return []
         width = self._source_width = longest + 4 if limit is None else min(longest + 4, limit)
@@ -183,13 +178,6 @@ class EventTable:
             _Column("On-CPU", lambda event: self._time(event.on_cpu_ns / 1e3)),
             _Column("Off-CPU", lambda event: self._time(event.off_cpu_ns / 1e3)),
         ]
-
-
-def _counts_device_time(event: Any) -> bool:
-    """Legacy events carry their kernels; otherwise device events do, except annotations of the device's time line."""
-    if event.device_type == DeviceType.CPU:
-        return bool(event.is_legacy)
-    return not event.is_user_annotation
 
 
 def _cut_left(path: str, width: int) -> str:

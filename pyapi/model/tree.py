@@ -17,11 +17,21 @@ from pillion_probes.layout import CONSTANTS
 
 def sums(rows: Array, weights: Array, count: int) -> Array:
     """int64 of length ``count``: the sum of the weights at each row; rows of −1 are left out. Exact below 2**53."""
+    return float_sums(rows, weights, count).astype(np.int64)
+
+
+def float_sums(rows: Array, weights: Array, count: int) -> Array:
+    """The same in floats, added in the order of the rows."""
     known = rows >= 0
     if not known.all():
         rows, weights = rows[known], weights[known]
-    summed: Array = np.bincount(rows, weights=weights, minlength=count).astype(np.int64)
+    summed: Array = np.bincount(rows, weights=weights, minlength=count)
     return summed
+
+
+def is_nothing(values: Array) -> bool:
+    """Whether a column is one 0, repeated without memory: what a capture that lacks the column has."""
+    return values.strides == (0,) and not values[:1].any()
 
 
 def is_async(events: Columns) -> Array:
@@ -81,11 +91,13 @@ def levels(events: Columns) -> list[Array]:
     return np.split(by_depth, np.flatnonzero(np.diff(events["depth"][by_depth])) + 1)[::-1]
 
 
-def inclusive(own: Array, parent: Array, deepest_first: list[Array]) -> Array:
-    """Sums over each row and its descendants."""
+def inclusive(own: Array, parent: Array, deepest_first: list[Array], fixed: Array | None = None) -> Array:
+    """Sums over each row and its descendants; rows of the mask ``fixed`` take nothing from below."""
     totals = own.copy()
     if own.any():
         for rows in deepest_first:
+            if fixed is not None:
+                rows = rows[~fixed[parent[rows]]]
             # Several children share a parent, so plain indexed addition would keep only one of them.
             np.add.at(totals, parent[rows], totals[rows])
     return totals

@@ -41,6 +41,13 @@ def capture_notes(capture: Capture) -> list[str]:
 def _measured(capture: Capture) -> str:
     meta, columns = capture.meta, capture.columns
     ranges = f"{_counted(length(columns['events']), 'range')} measured"
+    if meta["collector"] == "import":
+        rows = ((columns["activities"], "activity"), (columns["samples"], "sample"))
+        found = [
+            ranges.removesuffix(" measured"),
+            *(_counted(length(table), noun) for table, noun in rows if length(table)),
+        ]
+        return f"{', '.join(found)}, imported from {meta['file']} ({meta['source']})"
     if meta["collector"] == "self":
         why = str(meta.get("samples_unavailable") or "none was asked").partition(";")[0]
         return f"{ranges}; ranges only: no agent ({why}); samples and waits need `pillion agent start`"
@@ -54,7 +61,8 @@ def _measured(capture: Capture) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count(number)} {noun if number == 1 else plural}"
 
 
 def _lost(capture: Capture) -> str:

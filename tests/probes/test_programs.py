@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ PROBES = HEADER_PATH.parent
 
 
 @pytest.fixture(scope="module")
-def programs(require_bpf: None) -> Iterator[Programs]:
-    yield Programs()
+def programs(require_bpf: None) -> Programs:
+    return Programs()
 
 
 def test_every_source_says_its_hook_question_and_cost() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from export_captures import device_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spool_writer import SECOND, SpoolWriter
@@ -15,6 +16,7 @@ from spool_writer import SECOND, SpoolWriter
 from pillion._capture import Capture, read_spool_capture
 from pillion._merge import merge
 from pillion._spool import parse_spool
+from pillion._tables import from_rows
 from pillion.export.collapsed import write_collapsed
 
 
@@ -49,12 +51,16 @@ def test_ranges_are_slices(trace: dict[str, Any]) -> None:
 
 def test_processes_and_threads_have_names(trace: dict[str, Any]) -> None:
     names = [
-        (event["name"], event["tid"], event["args"]["name"]) for event in trace["traceEvents"] if event["ph"] == "M"
+        (event["name"], event["tid"], *event["args"].values()) for event in trace["traceEvents"] if event["ph"] == "M"
     ]
     assert names == [
         ("process_name", 0, "train"),
+        ("process_labels", 0, "CPU"),
+        ("process_sort_index", 0, 41),
         ("thread_name", 41, "train (41)"),
+        ("thread_sort_index", 41, 41),
         ("thread_name", 43, "loader-0 (43)"),
+        ("thread_sort_index", 43, 43),
     ]
 
 
@@ -140,7 +146,7 @@ def test_an_export_that_fails_keeps_the_old_file(
 ) -> None:
     path = tmp_path / "trace.json"
     path.write_text("old")
-    monkeypatch.setattr("pillion.export.chrome._chunks", lambda template, columns: 1 / 0)
+    monkeypatch.setattr("pillion.export.chrome.write_samples", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         training.export_chrome_trace(path)
     assert path.read_text() == "old"
@@ -194,3 +200,27 @@ def test_the_spool_reader_and_the_exports_agree_on_damage(tmp_path: Path) -> Non
     capture.export_chrome_trace(tmp_path / "t.json")
     write_collapsed(capture, tmp_path / "c.txt")
     assert (tmp_path / "c.txt").read_text() == ""
+
+
+def test_without_samples_collapsed_stacks_are_of_ranges(tmp_path: Path) -> None:
+    capture = device_capture()
+    capture.columns |= {name: from_rows(name, []) for name in ("samples", "waits")}
+    write_collapsed(capture, tmp_path / "ranges.txt")
+    assert (tmp_path / "ranges.txt").read_text().splitlines() == [
+        "Context Sync 1",
+        "MmBackward0 1",
+        "ProfilerStep#3 6",
+        "ProfilerStep#3;aten::mm 3",
+        "ProfilerStep#3;aten::mm;gemm<float> 4",
+    ]
+
+
+def test_what_is_nested_too_deep_counts_for_what_is_around_it(
+    spool: SpoolWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pillion.export._call_tree._DEPTH_MAX", 2)
+    for depth, name in enumerate("abcd"):
+        start, end = depth * 10_000, 100_000 - depth * 10_000
+        spool.record(1, 7, name, start, end, seq=depth + 1, parent=depth, depth=depth)
+    write_collapsed(capture_of(spool), tmp_path / "ranges.txt")
+    assert (tmp_path / "ranges.txt").read_text() == "a 20\na;b 80\n"

@@ -63,7 +63,7 @@ def reference(all_threads: list[list[Range]]) -> list[Node]:
                     child.parent = parent
                 nodes = [other for other in nodes if other is not node]
                 merged = True
-    return sorted(nodes, key=lambda node: (node.start_ns, node.tid))
+    return sorted(nodes, key=lambda node: (node.start_ns, -node.end_ns, node.tid))
 
 
 @settings(max_examples=100, deadline=None)

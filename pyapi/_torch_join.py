@@ -1,0 +1,284 @@
+"""torch's trace and Pillion's own recording of the same time become one set of tables.
+
+Both name threads by their system id and tell time by clocks that are steps apart: torch's ranges and operators and
+Pillion's ranges nest by time on their thread, whoever recorded them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pillion._merge import enclosing
+from pillion._tables import Array, Columns, Labels, Tables, column, length, text_column
+from pillion._torch_texts import AppendedTexts, append_stacks
+from pillion._torch_trace import MEMORY, TorchTrace, lazy_reader
+from pillion.model import Detail
+from pillion.model.memory import in_any_interval, sums_in_intervals
+from pillion.model.nesting import depths, interval_parents
+from pillion_probes.layout import CONSTANTS
+
+_KERNEL_DEVICES = (1, 12, 20)  # DeviceType: CUDA, XPU, PrivateUse1
+_MEMORY_DEVICES = {"cpu_memory": (0, 2, 5), "device_memory": (1, 6, 12, 20)}  # CPU, MKLDNN, IDEEP; CUDA, HIP, XPU, …
+_ACTIVITY_KINDS = {
+    "gpu_memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "cuda_sync": "sync",
+    "concurrent_kernel": "kernel",
+    "gpu_user_annotation": "user_annotation",
+}
+
+
+class Joined(NamedTuple):
+    """Tables, and what the lists of their events know beyond them."""
+
+    tables: Tables
+    detail: Detail
+
+
+def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns: int, use_device: str | None) -> Joined:
+    """Adds torch's trace to the tables of a recording.
+
+    Args:
+        result: what the trace was read from; seldom attributes are read when they are asked for.
+        offset_ns: torch's clock less CLOCK_MONOTONIC.
+    """
+    texts = AppendedTexts(tables["strings"]["text"].tolist(), trace.texts)
+    stack_tables, stack_rows = append_stacks(tables, trace.stacks)
+    on_cpu = trace.columns["device_type"] == 0
+    on_cpu[trace.memory] = False
+    ranges, devices = np.flatnonzero(on_cpu), np.flatnonzero(~on_cpu)
+    threads = _linked_threads(trace, ranges)
+    ours = _kept_rows(tables["events"])
+    merged, order = _events(tables["events"], ours, trace, ranges, texts, stack_rows, pid, offset_ns)
+    is_hidden = np.concatenate([np.zeros(len(ours), bool), trace.hidden[ranges]])[order]
+    outside = _add_memory(merged, is_hidden, trace, offset_ns)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    row_of_source = np.full(len(trace.hidden), -1)
+    row_of_source[ranges] = place[len(ours) :]
+    activities = _activities(trace, devices, ranges, row_of_source, texts, offset_ns)
+    number = np.concatenate([_numbers_for(len(ours), trace), trace.columns["number"][ranges]])[order]
+    own_threads = _torch_threads(tables["events"]["tid"][ours], trace, ranges)
+    sources = np.concatenate([np.full(len(ours), -1), ranges])[order]
+    moved = np.full(length(tables["events"]) + 1, -1)  # the last, for −1, stays −1
+    moved[ours] = place[: len(ours)]
+    joined: Tables = {
+        **tables,
+        **stack_tables,
+        "events": merged,
+        "activities": activities,
+        "strings": {"id": np.arange(len(texts.all)), "text": text_column(texts.all)},
+        "samples": _attributed(tables["samples"], "ts_ns", moved, merged),
+        "waits": _attributed(tables["waits"], "start_ns", moved, merged),
+    }
+    kernel_ns = trace.columns.get("kernel_ns")
+    read = lazy_reader(result, np.concatenate([sources, devices]))
+    if kernel_ns is not None and kernel_ns.any():
+        launched = np.append(kernel_ns, 0)[sources]
+        legacy: Array | None = launched > 0
+        lazily = read
+
+        def read(name: str) -> Any:
+            return launched if name == "kernel_ns" else lazily(name)
+    else:
+        legacy = None
+    detail = Detail(
+        use_device=use_device,
+        thread=np.concatenate([own_threads, threads[ranges]])[order],
+        number=number,
+        legacy=legacy,
+        device=_device_detail(trace, devices, outside),
+        read=read,
+    )
+    return Joined(joined, detail)
+
+
+def _attributed(columns: Columns, time: str, moved: Array, events: Columns) -> Columns:
+    """Samples or waits, each with the innermost range or operator of its moment."""
+    innermost = enclosing(events, columns["pid"], columns["tid"], columns[time])
+    event = np.where(innermost >= 0, innermost, moved[columns["event"]])
+    names = np.where(event >= 0, events["name"][event], columns["range_name"]) if len(events["name"]) else event
+    return {**columns, "event": event, "range_name": names.astype(np.int32)}
+
+
+def _kept_rows(events: Columns) -> Array:
+    """Rows of Pillion's own: operators that its own hook saw as well are torch's to tell."""
+    return np.flatnonzero(events["source"] != CONSTANTS.get("PLN_SOURCE_TORCH", -1))
+
+
+def _linked_threads(trace: TorchTrace, ranges: Array) -> Array:
+    """torch's thread of each event; a call into a runtime has that of the operator that made it."""
+    thread: Array = trace.columns["thread"].copy()
+    linked = trace.columns["linked"]
+    calls = ranges[linked[ranges] > 0]
+    causes = _causes(trace, ranges, linked[calls])
+    thread[calls[causes >= 0]] = thread[causes[causes >= 0]]
+    return thread
+
+
+def _causes(trace: TorchTrace, ranges: Array, linked: Array) -> Array:
+    """For numbers that something is linked to the trace's row of the operator with that number, −1 for none."""
+    of = trace.columns
+    fronts = ranges[(of["linked"][ranges] == 0) & ~of["is_async"][ranges] & ~trace.hidden[ranges]]
+    numbers, first = np.unique(of["number"][fronts], return_index=True)
+    if not len(numbers):
+        return np.full(len(linked), -1)
+    at = np.minimum(np.searchsorted(numbers, linked), len(numbers) - 1)
+    return np.where((numbers[at] == linked) & (linked > 0), fronts[first[at]], -1)
+
+
+def _numbers_for(count: int, trace: TorchTrace) -> Array:
+    """Ids for ranges that torch did not number."""
+    return int(trace.columns["number"].max(initial=0)) + 1 + np.arange(count)
+
+
+def _torch_threads(tid: Array, trace: TorchTrace, ranges: Array) -> Array:
+    """torch's numbers of threads, the system's where torch saw nothing of the thread."""
+    known, first = np.unique(trace.columns["tid"][ranges], return_index=True)
+    if not len(known):
+        return tid.astype(np.int64)
+    at = np.minimum(np.searchsorted(known, tid), len(known) - 1)
+    return np.where(known[at] == tid, trace.columns["thread"][ranges[first[at]]], tid)
+
+
+def _events(
+    events: Columns,
+    ours: Array,
+    trace: TorchTrace,
+    ranges: Array,
+    texts: AppendedTexts,
+    stack_rows: Array,
+    pid: int,
+    offset_ns: int,
+) -> tuple[Columns, Array]:
+    """The events table of both, and its order: first ours, then torch's."""
+    of, count = trace.columns, len(ranges)
+    torch_columns: Columns = {
+        "pid": np.full(count, pid, np.uint32),
+        "tid": (of["tid"][ranges] & 0xFFFFFFFF).astype(np.uint32),
+        "name": texts.rows[of["name"][ranges]],
+        "start_ns": of["start_ns"][ranges] - offset_ns,
+        "end_ns": np.maximum(of["end_ns"], of["start_ns"])[ranges] - offset_ns,
+        "kind": np.full(count, CONSTANTS["PLN_RANGE"], np.uint16),
+        "flags": of["is_async"][ranges].astype(np.uint16) * np.uint16(CONSTANTS["PLN_ASYNC"]),
+        "source": np.full(count, CONSTANTS.get("PLN_SOURCE_TORCH", CONSTANTS["PLN_SOURCE_C"]), np.uint16),
+        "args": np.zeros(count, np.int32),
+        "end_tid": (of["tid"][ranges] & 0xFFFFFFFF).astype(np.uint32),
+        "value": np.zeros(count, np.uint64),
+        "scope": of["scope"][ranges],
+        "sequence_nr": of["sequence_nr"][ranges],
+        "fwd_thread": of["fwd_thread"][ranges],
+        "correlation": np.where(of["linked"] > 0, of["number"], 0)[ranges],
+        "external_id": np.where(of["linked"] > 0, of["linked"], of["number"])[ranges],
+    }
+    for name in ("overload", "shapes"):
+        if name in of:
+            torch_columns[name] = texts.rows[of[name][ranges]]
+    if "stack" in of:
+        torch_columns["stack"] = stack_rows[of["stack"][ranges]]
+    if "flops" in of:
+        torch_columns["flops"] = of["flops"][ranges]
+    merged: Columns = {
+        name: np.concatenate([column("events", events, name)[ours], values]) for name, values in torch_columns.items()
+    }
+    thread = (merged["pid"].astype(np.uint64) << np.uint64(32)) | merged["tid"]
+    order = np.lexsort((-merged["end_ns"], merged["start_ns"], thread))
+    merged = {name: values[order] for name, values in merged.items()}
+    merged["category"] = _category(column("events", events, "category").take(ours), of["kind"].take(ranges), order)
+    merged["id"] = np.arange(len(order))
+    parents = _parents(merged, thread[order])
+    merged["parent"], merged["depth"] = parents.astype(np.int64), np.minimum(depths(parents), 65535).astype(np.uint16)
+    return merged, order
+
+
+def _add_memory(events: Columns, is_hidden: Array, trace: TorchTrace, offset_ns: int) -> Array:
+    """Adds what was allocated during each event, whoever recorded it; returns the memory records in no event."""
+    memory = trace.memory
+    if not len(memory):
+        return memory
+    of = trace.columns
+    time_ns, size = of["start_ns"][memory] - offset_ns, of["bytes"][memory]
+    is_allocation = of["name"][memory] == trace.texts.index(MEMORY) if MEMORY in trace.texts else memory < 0
+    shown = np.flatnonzero(~is_hidden)
+    start, end = events["start_ns"][shown], events["end_ns"][shown]
+    for name, devices in _MEMORY_DEVICES.items():
+        counted = is_allocation & np.isin(of["device_type"][memory], devices)
+        events[name] = np.zeros(len(is_hidden), np.int64)
+        events[name][shown] = sums_in_intervals(start, end, time_ns[counted], size[counted])
+    return memory[~(in_any_interval(start, end, time_ns) & is_allocation)]
+
+
+def _category(ours: Labels, torch_kinds: Labels, order: Array) -> Labels:
+    names = list(dict.fromkeys((*ours.texts, *torch_kinds.texts)))
+    codes = [
+        np.array([names.index(text) for text in labels.texts], np.int32)[labels.codes] for labels in (ours, torch_kinds)
+    ]
+    return Labels(np.concatenate(codes)[order], tuple(names))
+
+
+def _parents(events: Columns, thread: Array) -> Array:
+    sync = np.flatnonzero(events["flags"] & CONSTANTS["PLN_ASYNC"] == 0)
+    inner = interval_parents(events["start_ns"][sync], events["end_ns"][sync], thread[sync])
+    parents = np.full(len(thread), -1, np.int32)
+    parents[sync] = np.where(inner >= 0, sync[inner], -1)
+    return parents
+
+
+def _activities(
+    trace: TorchTrace, devices: Array, ranges: Array, row_of_source: Array, texts: AppendedTexts, offset_ns: int
+) -> Columns:
+    of = trace.columns
+    linked, number = of["linked"][devices], of["number"][devices]
+    causes = _causes(trace, ranges, linked)
+    causes = np.where(np.isin(of["device_type"][devices], _KERNEL_DEVICES), causes, -1)
+    calls = ranges[of["linked"][ranges] > 0]
+    known, first = np.unique(of["number"][calls], return_index=True)
+    at = np.minimum(np.searchsorted(known, number), max(len(known) - 1, 0))
+    launches = np.where(known[at] == number, calls[first[at]], -1) if len(known) else np.full(len(devices), -1)
+    is_memory = np.isin(devices, trace.memory)
+    kinds = tuple(_ACTIVITY_KINDS.get(kind, kind) for kind in of["kind"].texts)
+    names = (*kinds, "memory")
+    codes = np.where(is_memory, len(kinds), of["kind"].codes[devices]).astype(np.int32)
+    order = np.argsort(of["start_ns"][devices], kind="stable")
+    columns: Columns = {
+        "kind": Labels(codes, names).take(order),
+        "name": texts.rows[of["name"][devices]],
+        "start_ns": of["start_ns"][devices] - offset_ns,
+        "end_ns": np.where(is_memory, of["start_ns"][devices], of["end_ns"][devices]) - offset_ns,
+        "device": of["device_index"][devices],
+        "stream": of["tid"][devices],
+        "correlation": number,
+        "event": _rows(row_of_source, causes),
+        "launch": _rows(row_of_source, np.where(is_memory, -1, launches)),
+        "bytes": of["bytes"][devices],
+    }
+    return {name: values if name == "kind" else values[order] for name, values in columns.items()}
+
+
+def _rows(row_of_source: Array, sources: Array) -> Array:
+    return np.where(sources >= 0, row_of_source[sources], -1)
+
+
+def _device_detail(trace: TorchTrace, devices: Array, outside_rows: Array) -> dict[str, Array]:
+    """``Detail.device``, in the order of the activities."""
+    of = trace.columns
+    devices = devices[np.argsort(of["start_ns"][devices], kind="stable")]
+    is_memory = np.isin(devices, trace.memory)
+    outside = np.isin(devices, outside_rows)
+    numbers = of["number"][devices].copy()
+    shown = ~trace.hidden
+    # torch numbers these on from the greatest of the others.
+    numbers[outside] = int(of["number"][shown].max(initial=0)) + 1 + np.arange(int(outside.sum()))
+    return {
+        "listed": np.where(is_memory, outside, shown[devices]),
+        "device_type": np.where(is_memory, 0, of["device_type"][devices]),
+        "annotation": of["annotation"][devices] & ~is_memory,
+        "thread": of["thread"][devices],
+        "number": numbers,
+        **{
+            name: np.where(is_memory & np.isin(of["device_type"][devices], kinds), of["bytes"][devices], 0)
+            for name, kinds in _MEMORY_DEVICES.items()
+        },
+    }

@@ -1,0 +1,214 @@
+"""A result of torch's engine as columns: the getters of its events are called once each, in C, and never again.
+
+torch's own getters are what this costs: some 15 of about 0.1 µs each an event, and the list of events itself. What they
+give seldom (stacks, shapes, concrete inputs) is read only where it was recorded, or when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pillion._tables import Array, Labels
+from pillion.model.rows import UTILITY_RANGES
+
+MEMORY, OUT_OF_MEMORY = "[memory]", "[OutOfMemory]"
+# Kinds of events that are always on the CPU: asking each event's device costs seven times what any other getter does.
+_ON_CPU = ("cpu_op", "user_annotation", "python_function")
+_UNLISTED_FRAMES = (
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"),
+    ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+)
+
+
+@dataclass(frozen=True)
+class TorchTrace:
+    """What torch recorded, in the order of its result. Times are torch's, wall-clock nanoseconds.
+
+    Attributes:
+        columns: one value an event: name, kind (Labels), start_ns, end_ns, thread, tid, number, linked, is_async,
+            scope, sequence_nr, fwd_thread, device_type, device_index, annotation; as asked for: overload, shapes,
+            stack, flops, bytes (of memory records), kernel_ns.
+        hidden: mask of what torch's lists leave out; memory records are among them.
+        memory: rows of memory records.
+        texts: what name, overload and shapes index; row 0 is "".
+        stacks: what stack indexes: entries innermost first; row 0 is empty.
+    """
+
+    columns: dict[str, Any]
+    hidden: Array
+    memory: Array
+    texts: list[str]
+    stacks: list[tuple[str, ...]]
+    origin_ns: int
+
+
+class _Interned:
+    """Values numbered in the order in which they come."""
+
+    def __init__(self, first: Hashable) -> None:
+        self.known: dict[Any, int] = {first: 0}
+
+    def codes(self, values: Iterable[Hashable], count: int) -> Array:
+        known = self.known
+        return np.fromiter((known.setdefault(value, len(known)) for value in values), np.int32, count)
+
+
+class _Reader:
+    """Calls one getter of all events."""
+
+    def __init__(self, events: Sequence[Any]) -> None:
+        self._events = events
+        self.type = type(events[0]) if events else object
+
+    def has(self, getter: str) -> bool:
+        return hasattr(self.type, getter)
+
+    def values(self, getter: str, rows: Array | None = None) -> Iterable[Any]:
+        events = self._events if rows is None else [self._events[row] for row in rows.tolist()]
+        return map(getattr(self.type, getter), events) if events else ()
+
+    def numbers(self, getter: str, dtype: str, rows: Array | None = None) -> Array:
+        return np.fromiter(self.values(getter, rows), dtype, len(self._events) if rows is None else len(rows))
+
+
+def read_trace(
+    result: Any,
+    *,
+    use_device: str | None = None,
+    record_shapes: bool = False,
+    with_stack: bool = False,
+    with_flops: bool = False,
+    is_privateuse1: bool = False,
+) -> TorchTrace:
+    """The columns of a result of ``torch.autograd._disable_profiler()``.
+
+    Raises:
+        RuntimeError: an event is linked to a negative number.
+    """
+    events = result.events()
+    count = len(events)
+    reader = _Reader(events)
+    texts, stacks = _Interned(""), _Interned(())
+    columns: dict[str, Any] = {
+        "name": texts.codes(reader.values("name"), count),
+        "start_ns": reader.numbers("start_ns", "i8"),
+        "end_ns": reader.numbers("end_ns", "i8"),
+        "thread": reader.numbers("start_thread_id", "i8"),
+        "tid": reader.numbers("device_resource_id", "i8"),
+        "number": reader.numbers("correlation_id", "i8"),
+        "linked": reader.numbers("linked_correlation_id", "i8"),
+        "scope": reader.numbers("scope", "i2"),
+        "sequence_nr": reader.numbers("sequence_nr", "i8"),
+        "fwd_thread": reader.numbers("fwd_thread_id", "i8"),
+        "annotation": reader.numbers("is_user_annotation", "?"),
+    }
+    if columns["linked"].min(initial=0) < 0:
+        raise RuntimeError(f"torch linked an event to {columns['linked'].min()}, a negative correlation id")
+    ended = reader.numbers("end_thread_id", "i8")
+    columns["is_async"] = reader.numbers("is_async", "?") | (columns["thread"] != ended)
+    columns["kind"] = _kinds(reader, columns["annotation"])
+    columns["device_type"], columns["device_index"] = _devices(reader, columns["kind"], count)
+    if reader.has("overload_name"):
+        columns["overload"] = texts.codes(reader.values("overload_name"), count)
+    if record_shapes:
+        columns["shapes"] = texts.codes(map(_shapes_text, reader.values("shapes")), count)
+    if with_stack:
+        columns["stack"] = stacks.codes(map(_listed_frames, reader.values("stack")), count)
+    if with_flops:
+        columns["flops"] = reader.numbers("flops", "i8")
+    if use_device:
+        getter = "privateuse1_elapsed_us" if is_privateuse1 else "cuda_elapsed_us"
+        columns["kernel_ns"] = _fallback_times(reader, getter, columns)
+    hidden = _hidden(reader, columns["name"], texts.known)
+    memory = np.flatnonzero(np.isin(columns["name"], [texts.known.get(name, -1) for name in (MEMORY, OUT_OF_MEMORY)]))
+    columns["bytes"] = np.zeros(count, np.int64)
+    columns["bytes"][memory] = reader.numbers("nbytes", "i8", memory)
+    return TorchTrace(columns, hidden, memory, list(texts.known), list(stacks.known), result.trace_start_ns())
+
+
+def _kinds(reader: _Reader, annotation: Array) -> Labels:
+    if reader.has("activity_type"):
+        kinds = _Interned("cpu_op")
+        codes = kinds.codes((str(kind) for kind in reader.values("activity_type")), len(annotation))
+        return Labels(codes, tuple(kinds.known))
+    return Labels(annotation.astype(np.int32), ("cpu_op", "user_annotation"))
+
+
+def _devices(reader: _Reader, kinds: Labels, count: int) -> tuple[Array, Array]:
+    device_type, device_index = np.zeros(count, np.int8), np.zeros(count, np.int32)
+    rows = np.flatnonzero(~kinds.isin(*_ON_CPU)) if reader.has("activity_type") else np.arange(count)
+    device_type[rows] = np.fromiter((int(kind) for kind in reader.values("device_type", rows)), np.int8, len(rows))
+    device_index[rows] = reader.numbers("device_index", "i8", rows)
+    return device_type, device_index
+
+
+def _fallback_times(reader: _Reader, getter: str, columns: dict[str, Any]) -> Array:
+    """Device time that torch measured itself with its device's events, where the device has no tracer; ns."""
+    count = len(columns["name"])
+    if not reader.has(getter):
+        return np.zeros(count, np.int64)
+    times_us = reader.numbers(getter, "f8")
+    usable = (times_us > 0) & (columns["device_type"] == 0) & ~columns["is_async"]
+    return np.where(usable, np.rint(times_us * 1e3), 0).astype(np.int64)
+
+
+def _hidden(reader: _Reader, name: Array, known: dict[str, int]) -> Array:
+    hidden = np.isin(name, [known[text] for text in UTILITY_RANGES if text in known])
+    if reader.has("is_hidden_event"):
+        hidden |= reader.numbers("is_hidden_event", "?")
+    return hidden
+
+
+def _shapes_text(shapes: Any) -> str:
+    return str(shapes) if shapes else ""
+
+
+def _listed_frames(entries: Iterable[str]) -> tuple[str, ...]:
+    return tuple(
+        entry for entry in entries if not any(file in entry and name in entry for file, name in _UNLISTED_FRAMES)
+    )
+
+
+# FunctionEvent's attribute to the getter that has it.
+_GETTERS = {
+    "concrete_inputs": "concrete_inputs",
+    "kwinputs": "kwinputs",
+    "_metadata_json": "metadata_json",
+    "event_metadata": "extra_meta",
+    "flow_id": "flow_id",
+    "flow_type": "flow_type",
+    "flow_start": "flow_start",
+    "linked_correlation_id": "linked_correlation_id",
+    "structured_input_shapes": "structured_input_shapes",
+    "structured_input_strides": "structured_input_strides",
+    "input_dtypes": "dtypes",
+    "python_id": "python_id",
+    "python_parent_id": "python_parent_id",
+    "python_module_id": "python_module_id",
+}
+
+
+def lazy_reader(result: Any, sources: Array) -> Callable[[str], Sequence[Any] | None]:
+    """``Detail.read``: attributes of a result for rows that came from its events ``sources`` (−1: from none)."""
+    known: dict[str, Sequence[Any] | None] = {}
+
+    def read(name: str) -> Sequence[Any] | None:
+        if name not in known:
+            reader = _Reader(result.events())
+            getter = _GETTERS.get(name, "")
+            if not reader.has(getter):
+                known[name] = None
+            else:
+                values = [*reader.values(getter), None]
+                known[name] = [values[source] for source in sources.tolist()]
+        return known[name]
+
+    return read

@@ -1,0 +1,66 @@
+"""Where and when the elements of a Chrome trace are: their processes and threads, and flows between them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pillion._tables import Array, Tables
+from pillion.export._json_rows import Elements, microseconds
+from pillion.export._places import thread_names
+from pillion.export._rows import decimals, joined, words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pillion.export._rows import Piece
+
+# Where Kineto begins to number devices when it sorts processes: below those of the host.
+_DEVICE_SORT_INDEX = 0x1000000
+
+
+def place(pid: Array, tid: Array, time_ns: Array) -> tuple[Piece, ...]:
+    """``,"pid":…,"tid":…,"ts":…``."""
+    return b',"pid":', decimals(pid), b',"tid":', decimals(tid), b',"ts":', microseconds(time_ns)
+
+
+def flows(phase: bytes, name: bytes, number: Array, pid: Array, tid: Array, time_ns: Array) -> pa.LargeBinaryArray:
+    """Beginnings (phase ``s``) or ends (``f``) of arrows, which bind to the slices that begin there."""
+    head = b',\n{"ph":"%b","cat":"%b","name":"%b","id":' % (phase, name, name)
+    bound = b',"bp":"e"}' if phase == b"f" else b"}"
+    return joined(head, decimals(number), *place(pid, tid, time_ns), bound)
+
+
+def write_names(elements: Elements, tables: Tables) -> None:
+    """Processes with their threads, devices with their streams."""
+    elements.write(words([b",\n" + json.dumps(event).encode() for event in _names(tables)]))
+
+
+def _names(tables: Tables) -> Iterator[dict[str, Any]]:
+    processes, activities = tables["processes"], tables["activities"]
+    for pid, name in zip(processes["pid"].tolist(), processes["comm"].tolist()):
+        yield from _process(pid, name or "", "CPU", pid)
+    for (pid, tid), name in thread_names(tables).items():
+        yield from _thread(pid, tid, name)
+    for device in np.unique(activities["device"]).tolist():
+        yield from _process(device, f"GPU {device}", f"GPU {device}", _DEVICE_SORT_INDEX + device)
+        for stream in np.unique(activities["stream"][activities["device"] == device]).tolist():
+            yield from _thread(device, stream, f"stream {stream}")
+
+
+def _process(pid: int, name: str, label: str, sort_index: int) -> Iterator[dict[str, Any]]:
+    yield _metadata("process_name", pid, 0, name=name)
+    yield _metadata("process_labels", pid, 0, labels=label)
+    yield _metadata("process_sort_index", pid, 0, sort_index=sort_index)
+
+
+def _thread(pid: int, tid: int, name: str) -> Iterator[dict[str, Any]]:
+    yield _metadata("thread_name", pid, tid, name=name)
+    yield _metadata("thread_sort_index", pid, tid, sort_index=tid)
+
+
+def _metadata(kind: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": args}

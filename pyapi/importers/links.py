@@ -1,0 +1,69 @@
+"""What started the work of a device: by the numbers that profilers give, by nesting where they give none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pillion._tables import Array, Columns, column
+
+
+def find_first(keys: Array, wanted: Array) -> Array:
+    """For each wanted number the first place in keys that has it, −1 for none; 0 is no number."""
+    order = np.argsort(keys, kind="stable")
+    ascending = keys[order]
+    place = np.searchsorted(ascending, wanted)
+    place = np.minimum(place, max(len(keys) - 1, 0))
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    return np.where((ascending[place] == wanted) & (wanted != 0), order[place], -1)
+
+
+def is_call(events: Columns) -> Array:
+    """Mask of the calls into a device's runtime or driver."""
+    category = column("events", events, "category")
+    texts = [text for text in category.texts if text.endswith(("_runtime", "_driver"))]
+    mask: Array = category.isin(*texts)
+    return mask
+
+
+def launches(events: Columns, correlation: Array, pid: Array | None = None) -> Array:
+    """The rows of the calls with these correlation numbers, −1 for none.
+
+    Args:
+        pid: of the process that each number belongs to, where every process has numbers of its own.
+    """
+    calls = np.flatnonzero(is_call(events) & (column("events", events, "correlation") != 0))
+    if not len(calls):
+        return np.full(len(correlation), -1)
+    keys, wanted = column("events", events, "correlation")[calls], correlation
+    if pid is not None:
+        keys = _of_process(events["pid"][calls], keys)
+        wanted = np.where(correlation != 0, _of_process(pid, correlation), 0)
+    found = find_first(keys, wanted)
+    return np.where(found >= 0, calls[found], -1)
+
+
+def _of_process(pid: Array, number: Array) -> Array:
+    """Numbers of several processes in one: correlation numbers have 32 bits."""
+    packed: Array = (pid.astype(np.int64) << 32) | (number & 0xFFFF_FFFF)
+    return packed
+
+
+def causes(events: Columns, launch: Array, external_id: Array) -> Array:
+    """The operator or range that caused each activity, the launch itself where there is none, −1 for nothing known.
+
+    Args:
+        launch: the call that started it, −1 for none.
+        external_id: of the operator, as its profiler says; 0 for none.
+    """
+    calls = is_call(events)
+    cause = launch.copy()
+    while len(rows := np.flatnonzero((cause >= 0) & calls[cause])):
+        above = events["parent"][cause[rows]]
+        cause[rows] = above  # parents come before their children, so this ends
+    cause = np.where(cause >= 0, cause, launch)
+    operators = np.flatnonzero(~calls & (column("events", events, "external_id") != 0))
+    if not len(operators):
+        return cause
+    named = find_first(column("events", events, "external_id")[operators], external_id)
+    return np.where(named >= 0, operators[named], cause)

@@ -1,0 +1,62 @@
+"""What events and averages derive from their totals: times per call, times as text, and torch's older names."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from pillion.model.units import format_time
+
+
+class FormattedTimes:
+    """Times as text, and averages over ``count``. A subclass has the totals, in microseconds."""
+
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    device_time_total: float
+    self_device_time_total: float
+
+    @property
+    def cpu_time(self) -> float:
+        """Average CPU time of a call, us."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """Average device time of a call, us."""
+        return self.device_time_total / self.count if self.count else 0.0
+
+    @property
+    def cpu_time_str(self) -> str:
+        return format_time(self.cpu_time)
+
+    @property
+    def device_time_str(self) -> str:
+        return format_time(self.device_time)
+
+    @property
+    def cpu_time_total_str(self) -> str:
+        return format_time(self.cpu_time_total)
+
+    @property
+    def device_time_total_str(self) -> str:
+        return format_time(self.device_time_total)
+
+    @property
+    def self_cpu_time_total_str(self) -> str:
+        return format_time(self.self_cpu_time_total)
+
+    @property
+    def self_device_time_total_str(self) -> str:
+        return format_time(self.self_device_time_total)
+
+
+def renamed(old: str, new: str) -> property:
+    """A property of an older name, which reads the newer one and warns of it, as torch's does."""
+
+    def read(self: Any) -> Any:
+        warnings.warn(f"`{old}` is deprecated; use `{new}`", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(read, doc=f"The older name of ``{new}``.")

@@ -1,0 +1,393 @@
+"""Kineto's and Chrome's traces: what each event becomes, on traces made by hand whose every number is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pillion
+from pillion._capture import Capture, open_capture, save_capture
+from pillion._errors import CaptureError
+from pillion._tables import check_references, column, length
+from pillion.importers.distinct import distinct
+from pillion.importers.links import find_first
+from pillion_probes.layout import CONSTANTS
+
+
+def trace(tmp_path: Path, events: list[dict[str, Any]] | bytes, **members: Any) -> Capture:
+    path = tmp_path / "trace.json"
+    path.write_bytes(events if isinstance(events, bytes) else json.dumps({"traceEvents": events, **members}).encode())
+    capture = pillion.import_trace(path)
+    check_references(capture.columns)
+    return capture
+
+
+def op(name: str, ts: float, dur: float, **fields: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 8, "ts": ts, "dur": dur, "args": {}, **fields}
+
+
+def names(capture: Capture, table: str = "events") -> list[str]:
+    texts = capture.columns["strings"]["text"]
+    return [texts[row] for row in capture.columns[table]["name"].tolist()]
+
+
+def losses(capture: Capture) -> dict[str, int]:
+    table = capture.columns["losses"]
+    return dict(zip(table["kind"].tolist(), table["count"].tolist()))
+
+
+STEP: list[dict[str, Any]] = [
+    {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}},
+    {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "ts": 0, "args": {"name": "GPU 0"}},
+    {"ph": "M", "name": "thread_name", "pid": 7, "tid": 8, "ts": 0, "args": {"name": "main"}},
+    op("aten::mm", 101, 50, args={"External id": 5, "Sequence number": 3, "Fwd thread id": 0, "Input Dims": [[2, 3]]}),
+    op("cudaLaunchKernel", 110, 5, cat="cuda_runtime", args={"External id": 5, "correlation": 9, "cbid": 211}),
+    {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "gemm",
+        "pid": 0,
+        "tid": 7,
+        "ts": 200.5,
+        "dur": 10.25,
+        "args": {"External id": 5, "correlation": 9, "device": 0, "stream": 7, "context": 1, "grid": [1, 2, 3]},
+    },
+    op("step", 100, 60, cat="user_annotation", args={"External id": 4}),
+    op("MmBackward0", 170, 9, args={"Sequence number": 3, "Fwd thread id": 1}),
+    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 110, "cat": "ac2g", "name": "ac2g"},
+    {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "x", "ts": 90, "dur": 200},
+]
+
+
+def test_a_step_becomes_events_and_activities(tmp_path: Path) -> None:
+    capture = trace(tmp_path, STEP, baseTimeNanoseconds=1_700_000_000_000_000_000, host_name="box", schemaVersion=1)
+    events, activities = capture.columns["events"], capture.columns["activities"]
+    assert names(capture) == ["step", "aten::mm", "cudaLaunchKernel", "MmBackward0"]
+    assert events["parent"].tolist() == [-1, 0, 1, -1]
+    assert events["depth"].tolist() == [0, 1, 2, 0]
+    assert events["start_ns"].tolist() == [100_000, 101_000, 110_000, 170_000]
+    assert events["end_ns"].tolist() == [160_000, 151_000, 115_000, 179_000]
+    assert [events["category"][row] for row in range(4)] == ["user_annotation", "cpu_op", "cuda_runtime", "cpu_op"]
+    assert events["scope"].tolist() == [7, 0, 0, 1]
+    assert events["sequence_nr"].tolist() == [-1, 3, -1, 3]
+    assert events["fwd_thread"].tolist() == [0, 0, 0, 1]
+    assert events["correlation"].tolist() == [0, 0, 9, 0]
+    assert events["external_id"].tolist() == [4, 5, 5, 0]
+    texts = capture.columns["strings"]["text"]
+    assert texts[events["shapes"][1]] == "[[2, 3]]"
+    assert texts[events["attributes"][2]] == '{"cbid":211}'
+    assert names(capture, "activities") == ["gemm"]
+    assert activities["kind"][0] == "kernel"
+    found = {name: int(activities[name][0]) for name in ("start_ns", "end_ns", "device", "stream", "context")}
+    assert found == {"start_ns": 200_500, "end_ns": 210_750, "device": 0, "stream": 7, "context": 1}
+    assert (activities["launch"].tolist(), activities["event"].tolist()) == ([2], [1])
+    assert texts[activities["attributes"][0]] == '{"grid":[1, 2, 3]}'
+    assert capture.columns["processes"]["comm"].tolist() == ["python"]
+    assert capture.columns["threads"]["name"].tolist() == ["main"]
+    assert losses(capture) == {}
+    meta = capture.meta
+    assert (meta["start_ns"], meta["end_ns"], meta["realtime_offset_ns"]) == (100_000, 210_750, 1_700_000_000 * 10**9)
+    assert (meta["source"], meta["host"], meta["trace"]["schemaVersion"]) == ("kineto", "box", 1)
+    assert [span["name"] for span in meta["spans"]] == ["PyTorch Profiler (0)"]
+
+
+def test_everything_survives_the_disk(tmp_path: Path) -> None:
+    capture = trace(tmp_path, STEP)
+    save_capture(capture, tmp_path / "copy.pillion")
+    again = open_capture(tmp_path / "copy.pillion")
+    assert {name: table.to_pylist() for name, table in again.tables.items()} == {
+        name: table.to_pylist() for name, table in capture.tables.items()
+    }
+    assert again.meta == capture.meta
+
+
+def test_the_dialect_of_2021_means_the_same(tmp_path: Path) -> None:
+    old = {"cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel"}
+    events = []
+    for event in STEP:
+        args = {{"External id": "external id"}.get(key, key): value for key, value in event.get("args", {}).items()}
+        thread = {"tid": "8"} if event.get("tid") == 8 else {"tid": "stream 7"} if event.get("cat") == "kernel" else {}
+        events.append({**event, **thread, "cat": old.get(event.get("cat", ""), event.get("cat", "")), "args": args})
+    ours, theirs = trace(tmp_path, STEP), trace(tmp_path, events)
+    for table in ("events", "activities", "threads", "processes"):
+        assert theirs.tables[table].to_pylist() == ours.tables[table].to_pylist()
+
+
+def test_a_bare_array_and_gzip_are_read(tmp_path: Path) -> None:
+    assert names(trace(tmp_path, json.dumps([op("a", 1, 1)]).encode())) == ["a"]
+    assert names(trace(tmp_path, gzip.compress(b" \n" + json.dumps([op("a", 1, 1)]).encode()))) == ["a"]
+    assert length(trace(tmp_path, b"[]").columns["events"]) == 0
+
+
+def test_pairs_of_begin_and_end_are_ranges(tmp_path: Path) -> None:
+    def event(ph: str, name: str, ts: int, tid: int = 1, **more: Any) -> dict[str, Any]:
+        return {"ph": ph, "name": name, "pid": 1, "tid": tid, "ts": ts, **more}
+
+    capture = trace(
+        tmp_path,
+        [
+            event("E", "nobody", 1),
+            event("B", "outer", 2),
+            event("B", "inner", 3),
+            event("E", "inner", 4),
+            event("B", "again", 5),
+            event("E", "again", 6),
+            event("E", "outer", 7),
+            event("E", "nobody", 8),
+            event("B", "open", 9),
+            event("i", "mark", 10, tid=2),
+            event("b", "request", 3, id="0x1", cat="net"),
+            event("e", "request", 9, tid=2, id="0x1", cat="net"),
+        ],
+    )
+    events = capture.columns["events"]
+    rows = {name: row for row, name in enumerate(names(capture))}
+    times = {name: (int(events["start_ns"][row]), int(events["end_ns"][row])) for name, row in rows.items()}
+    assert times == {
+        "outer": (2_000, 7_000),
+        "inner": (3_000, 4_000),
+        "again": (5_000, 6_000),
+        "open": (9_000, 10_000),
+        "mark": (10_000, 10_000),
+        "request": (3_000, 9_000),
+    }
+    assert events["parent"][rows["inner"]] == events["parent"][rows["again"]] == rows["outer"]
+    assert events["parent"][rows["request"]] == -1
+    assert events["flags"][rows["request"]] == CONSTANTS["PLN_ASYNC"]
+    assert events["end_tid"][rows["request"]] == 2
+    assert events["flags"][rows["open"]] == CONSTANTS["PLN_UNFINISHED"]
+    assert events["kind"][rows["mark"]] == CONSTANTS["PLN_MARK"]
+    assert losses(capture) == {"lonely_ends": 2, "unfinished": 1}
+
+
+def test_memory_belongs_to_what_ran(tmp_path: Path) -> None:
+    def memory(ts: int, size: int, device: int) -> dict[str, Any]:
+        args = {"Bytes": size, "Device Id": 3 if device else -1, "Device Type": device, "Addr": 1}
+        return {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **WHERE, "ts": ts, "args": args}
+
+    capture = trace(
+        tmp_path,
+        [op("outer", 0, 100), op("inner", 10, 20), memory(15, 64, 0), memory(50, -64, 0), memory(60, 512, 1)],
+    )
+    events, activities = capture.columns["events"], capture.columns["activities"]
+    assert names(capture) == ["outer", "inner"]
+    assert events["cpu_memory"].tolist() == [0, 64]
+    assert events["device_memory"].tolist() == [512, 0]
+    assert [activities["kind"][row] for row in range(3)] == ["memory"] * 3
+    assert activities["device"].tolist() == [-1, -1, 3]
+    assert activities["bytes"].tolist() == [64, -64, 512]
+    assert activities["event"].tolist() == [1, 0, 0]
+
+
+WHERE = {"pid": 7, "tid": 8}
+
+
+def test_call_stacks_become_stacks(tmp_path: Path) -> None:
+    stack = "model.py(12): forward;<built-in method mm>;train.py(3): main;"
+    capture = trace(tmp_path, [op("a", 1, 1, args={"Call stack": stack}), op("b", 3, 1)])
+    events, frames = capture.columns["events"], capture.columns["frames"]
+    listed = capture.columns["stacks"]["frames"][int(events["stack"][0])].tolist()
+    assert [(frames["file"][row], int(frames["line"][row]), frames["name"][row]) for row in listed] == [
+        ("model.py", 12, "forward"),
+        ("", 0, "<built-in method mm>"),
+        ("train.py", 3, "main"),
+    ]
+    assert events["stack"].tolist() == [1, 0]
+
+
+def test_threads_of_any_number_are_kept_apart(tmp_path: Path) -> None:
+    tids: list[Any] = [5, 2**32 + 5, -1, "worker", "5x", 139_786_000_000_000]
+    capture = trace(tmp_path, [op(str(tid), 10, 5, tid=tid) for tid in tids])
+    events = capture.columns["events"]
+    assert len(np.unique(events["tid"])) == len(tids)
+    assert (events["parent"] == -1).all()
+    assert events["tid"][names(capture).index("5")] == 5
+    assert set(capture.columns["threads"]["name"]) == {"worker", "5x"}
+    lost = trace(tmp_path, [op("flush", 1, 2, pid=-1, tid=0, cat="overhead")])
+    assert (lost.columns["events"]["pid"].tolist(), lost.columns["events"]["category"][0]) == ([0], "overhead")
+
+
+def test_times_that_cannot_be_are_counted(tmp_path: Path) -> None:
+    events = [
+        op("good", 5, 1),
+        op("negative", 6, -4),
+        op("long", 7, 2**63),
+        op("never", 2**63, 1),
+        op("before", -(2**60), 1),
+        {"ph": "X", "name": "timeless", "pid": 7, "tid": 8},
+        {"ph": "?", "name": "unknown", "pid": 7, "tid": 8, "ts": 1},
+        {"ph": "B", "cat": "kernel", "name": "a kernel in two parts", "pid": 7, "tid": 8, "ts": 1},
+    ]
+    capture = trace(tmp_path, events)
+    assert sorted(names(capture)) == ["good", "long", "negative"]
+    assert (capture.columns["events"]["end_ns"] >= capture.columns["events"]["start_ns"]).all()
+    assert losses(capture) == {"bad_times": 3, "bad_durations": 1, "unread_events": 2}
+
+
+def test_numbers_that_are_used_twice_link_to_the_first(tmp_path: Path) -> None:
+    capture = trace(tmp_path, [*STEP, *[{**event, "ts": event["ts"] + 1_000} for event in STEP[3:6]]])
+    activities = capture.columns["activities"]
+    assert activities["launch"].tolist() == [2, 2]
+    assert activities["event"].tolist() == [1, 1]
+
+
+def test_a_kernel_without_an_operator_belongs_to_its_launch(tmp_path: Path) -> None:
+    launch = op("cudaLaunchKernel", 1, 2, cat="cuda_runtime", args={"correlation": 4})
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 2, "tid": 20, "ts": 9, "dur": 1}
+    capture = trace(tmp_path, [launch, {**kernel, "args": {"correlation": 4}}, {**kernel, "args": {"correlation": 5}}])
+    activities = capture.columns["activities"]
+    assert activities["event"].tolist() == [0, -1]
+    assert activities["device"].tolist() == [2, 2]
+    assert activities["stream"].tolist() == [20, 20]
+
+
+def test_a_chain_of_a_hundred_thousand_is_built(tmp_path: Path) -> None:
+    count = 100_000
+    capture = trace(tmp_path, [op("deep", place, 2 * (count - place)) for place in range(count)])
+    assert int(capture.columns["events"]["depth"].max()) == 2**16 - 1
+    assert losses(capture) == {"too_deep": 1}
+
+
+def test_texts_that_nobody_can_print_are_replaced(tmp_path: Path) -> None:
+    named = {"ph": "M", "name": "thread_name", "pid": 7, "tid": 8, "args": {"name": "\ud800 \x00"}}
+    capture = trace(tmp_path, [op("\udc00 op", 1, 1), named, {**named, "args": []}], host_name="\udfff")
+    save_capture(capture, tmp_path / "copy.pillion")
+    assert names(open_capture(tmp_path / "copy.pillion")) == ["\ufffd op"]
+    assert (capture.meta["host"], capture.columns["threads"]["name"].tolist()) == ("?", ["? \x00"])
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"hello\n", "its content is none of"),
+        (b"\xff\xfe\x00\x01", "its content is none of"),
+        (b"{", "ends before the first event, at byte"),
+        (b'{"traceEvents": [', "ends before the first event, at byte"),
+        (b'{"traceEvents": 3}', "has no array traceEvents"),
+        (b'{"shared": {"frames": []}, "profiles": []}', "has no array traceEvents"),
+        (b'{"traceEvents": [3]}', "is not valid, at byte 17"),
+        (b"[1, 2]", "is not valid, at byte 1"),
+        (b"\x1f\x8b\x08\x00garbage", "gzip, damaged"),
+        (gzip.compress(b""), "it is empty"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_file_and_the_reason(
+    tmp_path: Path, content: bytes, cause: str
+) -> None:
+    path = tmp_path / "profile.json"
+    path.write_bytes(content)
+    with pytest.raises(CaptureError, match=cause) as caught:
+        pillion.import_trace(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(CaptureError, match=f"cannot import {path}"):
+            pillion.import_trace(path)
+
+
+def test_a_job_that_was_killed_leaves_what_is_whole(tmp_path: Path) -> None:
+    data = json.dumps({"traceEvents": STEP}).encode()
+    capture = trace(tmp_path, data[: data.index(b"MmBackward0")])
+    assert names(capture) == ["step", "aten::mm", "cudaLaunchKernel"]
+    assert losses(capture) == {"trace_truncated": 1}
+    assert "1 trace_truncated" in capture.function_events.table()
+
+
+# ---- the tree against torch's own way, written down directly ----
+
+_interval = st.tuples(st.integers(0, 1), st.integers(0, 25), st.integers(0, 12))
+
+
+def nested(rows: list[tuple[int, int, int]]) -> list[int]:
+    """The parent of each range, −1 for none; rows are (thread, start, end) in the order of the table."""
+    parents, stack = [], []
+    for row, (thread, start, end) in enumerate(rows):
+        while stack:
+            open_thread, _, open_end = rows[stack[-1]]
+            if open_thread == thread and start < open_end and end <= open_end:
+                break
+            stack.pop()
+        parents.append(stack[-1] if stack else -1)
+        stack.append(row)
+    return parents
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_interval, max_size=25))
+def test_the_tree_is_what_a_stack_gives(tmp_path_factory: pytest.TempPathFactory, intervals: list[Any]) -> None:
+    made = [op(str(place), start, dur, tid=tid) for place, (tid, start, dur) in enumerate(intervals)]
+    capture = trace(tmp_path_factory.getbasetemp(), made)
+    events = capture.columns["events"]
+    keys = [
+        (tid, start * 1_000, (start + dur) * 1_000, str(place)) for place, (tid, start, dur) in enumerate(intervals)
+    ]
+    expected = sorted(keys, key=lambda key: (key[0], key[1], -key[2]))
+    rows = list(zip(events["tid"].tolist(), events["start_ns"].tolist(), events["end_ns"].tolist(), names(capture)))
+    assert rows == expected
+    parents = nested([row[:3] for row in rows])
+    assert events["parent"].tolist() == parents
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(depths[parent] + 1 if parent >= 0 else 0)
+    assert events["depth"].tolist() == depths
+
+
+@given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 7)))
+def test_the_first_of_equal_numbers_is_found(keys: list[int], wanted: list[int]) -> None:
+    found = find_first(np.array(keys, np.int64), np.array(wanted, np.int64))
+    assert found.tolist() == [keys.index(number) if number and number in keys else -1 for number in wanted]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 1), st.booleans())))
+def test_different_rows_have_different_numbers(rows: list[tuple[int, int, bool]]) -> None:
+    columns = [np.array(column) for column in zip(*rows)] or [np.empty(0, np.int64)] * 3
+    place, number = distinct(*columns)
+    assert [rows[place[code]] for code in number.tolist()] == rows
+    assert len(place) == len(set(rows))
+
+
+def test_a_hundred_thousand_threads_are_numbered(tmp_path: Path) -> None:
+    tids = [tid for number in range(50_000) for tid in (number * 2**32, f"thread {number}")]
+    capture = trace(tmp_path, [op("a", 1, 1, tid=tid) for tid in tids])
+    assert len(np.unique(capture.columns["events"]["tid"])) == len(tids)
+
+
+_moves = st.lists(st.tuples(st.sampled_from("BE"), st.integers(0, 1), st.integers(0, 1)), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(_moves)
+def test_pairs_are_what_a_stack_gives(tmp_path_factory: pytest.TempPathFactory, moves: list[Any]) -> None:
+    now, events, stacks, expected, lonely = 0, [], {0: [], 1: []}, {}, 0
+    for place, (phase, tid, step) in enumerate(moves):
+        now += step
+        events.append({"ph": phase, "name": str(place), "pid": 1, "tid": tid, "ts": now})
+        if phase == "B":
+            stacks[tid].append(str(place))
+        elif stacks[tid]:
+            expected[stacks[tid].pop()] = now * 1_000
+        else:
+            lonely += 1
+    unfinished = [name for stack in stacks.values() for name in stack]
+    expected |= dict.fromkeys(unfinished, now * 1_000)
+    capture = trace(tmp_path_factory.getbasetemp(), events)
+    assert dict(zip(names(capture), capture.columns["events"]["end_ns"].tolist())) == expected
+    counted = {"lonely_ends": lonely, "unfinished": len(unfinished)}
+    assert losses(capture) == {kind: count for kind, count in counted.items() if count}
+
+
+def test_optional_columns_are_left_out_where_they_say_nothing(tmp_path: Path) -> None:
+    events = trace(tmp_path, [op("a", 1, 1, cat="user_annotation")]).columns["events"]
+    assert not events.keys() & {"correlation", "external_id", "shapes", "category", "scope", "stack", "fwd_thread"}
+    assert column("events", events, "category")[0] == "user_annotation"

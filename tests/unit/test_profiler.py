@@ -1,0 +1,188 @@
+"""pillion.profiler: arguments, warnings and errors of torch's module, without torch."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pillion
+from pillion import Unavailable, profiler
+
+DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences-to-torch.md"
+
+
+def test_it_has_torchs_names() -> None:
+    names = {
+        *("profile", "record_function", "emit_itt", "emit_nvtx", "load_nvprof", "EnforceUnique", "parse_nvprof_trace"),
+        *("KinetoStepTracker", "EventList", "FunctionEvent", "MemRecordsAcc", "_run_on_profiler_start"),
+        *("_run_on_profiler_stop", "_is_profiler_enabled"),
+    }
+    assert {name for name in names if not hasattr(profiler, name)} == set()
+    assert pillion.profiler is profiler
+
+
+def test_importing_it_loads_no_torch() -> None:
+    code = "import sys; from pillion import profiler; assert not {'torch', 'bcc', 'pyarrow'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("line", re.findall(r"```sh\npython -c \"(.*?)\"\n```", DIFFERENCES.read_text(), re.DOTALL))
+def test_what_the_differences_say_runs(line: str) -> None:
+    subprocess.run([sys.executable, "-c", line], check=True)
+
+
+def test_it_says_whether_a_profile_runs() -> None:
+    assert not profiler._is_profiler_enabled
+    with profiler.profile():
+        assert profiler._is_profiler_enabled
+    assert not profiler._is_profiler_enabled
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"use_cpu": False}, AssertionError),
+        ({"use_cpu": False, "use_kineto": True}, AssertionError),
+        ({"post_processing_timeout_s": -1}, ValueError),
+    ],
+)
+def test_wrong_arguments_are_torchs_errors(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        profiler.profile(**arguments)
+
+
+def test_devices_that_are_not_there_are_warnings() -> None:
+    with pytest.warns(UserWarning, match="not a valid device option"):
+        assert profiler.profile(use_device="abacus").use_device is None
+    with pytest.warns(UserWarning, match="CUDA is not available"):
+        assert profiler.profile(use_device="cuda").use_device is None
+    with pytest.warns(FutureWarning, match="use_cuda"), pytest.warns(UserWarning, match="CUDA is not available"):
+        assert profiler.profile(use_cuda=True).use_device is None
+
+
+def test_flops_need_shapes() -> None:
+    assert profiler.profile(with_flops=True).record_shapes
+
+
+def test_a_used_profile_cannot_be_entered_again() -> None:
+    with profiler.profile() as prof:
+        assert repr(prof) == str(prof) == "<unfinished pillion.profiler.profile>"
+        assert list(prof.function_events) == []
+        with pytest.raises(RuntimeError, match="has not finished"):
+            prof.key_averages()
+    with pytest.raises(RuntimeError, match="not reentrant"):
+        prof.__enter__()
+
+
+def test_cycles_of_one_profile_add_up() -> None:
+    prof = profiler.profile(acc_events=True)
+    for name in ("first", "second"):
+        prof._prepare_trace()
+        prof._start_trace()
+        with profiler.record_function(name):
+            pass
+        prof.__exit__(None, None, None)
+    assert [event.name for event in prof.function_events] == ["second", "first"]
+
+
+def test_trace_ids_are_32_digits_or_the_callbacks() -> None:
+    prof = profiler.profile()
+    assert re.fullmatch("[0-9A-F]{32}", prof.default_trace_id())
+    made: list[str] = []
+    with profiler.profile(custom_trace_id_callback=lambda: made.append("x") or "mine") as prof:
+        pass
+    assert (prof.trace_id, made) == ("mine", ["x"])
+
+
+def test_stacks_need_with_stack(tmp_path: Path) -> None:
+    with profiler.profile() as prof:
+        pass
+    with pytest.raises(AssertionError, match="with_stack"):
+        prof.export_stacks(tmp_path / "stacks")
+    with profiler.profile(with_stack=True) as prof:
+        pass
+    with pytest.raises(ValueError, match="metric should be one of"):
+        prof.export_stacks(tmp_path / "stacks", "self_time")
+
+
+def test_a_range_ends_with_its_future() -> None:
+    future: Future[int] = Future()
+    with profiler.profile() as prof:
+        with profiler.record_function("request") as request:
+            assert request._call_end_callbacks_on_future(future) is future
+            with pytest.raises(RuntimeError, match="only be called once"):
+                request._call_end_callbacks_on_future(future)
+        with profiler.record_function("meanwhile"):
+            pass
+        future.set_result(3)
+    request, meanwhile = prof.function_events
+    assert meanwhile.cpu_parent is request
+    with pytest.raises(AssertionError):
+        profiler.record_function("x")._call_end_callbacks_on_future(future)
+
+
+@pytest.mark.parametrize("emitter", [profiler.emit_itt, profiler.emit_nvtx])
+def test_emitters_without_torch_say_why_not(emitter: type[profiler.emit_itt]) -> None:
+    with emitter(enabled=False) as nothing:
+        assert nothing is None
+    if "torch" not in sys.modules:
+        with pytest.raises(Unavailable, match="torch"), emitter():
+            pass
+    with profiler.profile(), pytest.raises(RuntimeError, match="runs already"), emitter():
+        pass
+
+
+def test_keys_are_seen_once() -> None:
+    unique = profiler.EnforceUnique()
+    unique.see(1, "a")
+    unique.see(1, "b")
+    with pytest.raises(RuntimeError, match="duplicate key"):
+        unique.see(1, "a")
+
+
+def test_steps_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = profiler.KinetoStepTracker
+    monkeypatch.setattr(tracker, "_counts", {})
+    monkeypatch.setattr(tracker, "_current_step", 0)
+    assert [tracker.increment_step("profile"), tracker.increment_step("optimizer")] == [1, 2]
+    assert (tracker.increment_step("profile"), tracker.current_step()) == (2, 2)
+    assert tracker.erase_step_count("profile")
+    assert not tracker.erase_step_count("profile")
+    tracker._counts["optimizer"] = 7
+    with pytest.warns(UserWarning, match="jumps"):
+        assert tracker.increment_step("optimizer") == 8
+
+
+def test_a_schedule_chooses_steps(tmp_path: Path) -> None:
+    ready: list[list[str]] = []
+    cycle = pillion.schedule(wait=1, warmup=1, active=2, repeat=2)
+    handler = pillion.tensorboard_trace_handler(str(tmp_path / "traces"), "worker", use_gzip=True)
+
+    def on_ready(prof: pillion.profile) -> None:
+        ready.append([event.trace_name for event in prof.events()])
+        handler(prof)
+
+    with pillion.profile(agent="never", schedule=cycle, on_trace_ready=on_ready) as prof:
+        prof.add_metadata("note", 'a "quoted" text')
+        for _ in range(11):
+            prof.step()
+    assert ready == [["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#6", "ProfilerStep#7"]]
+    assert len(list((tmp_path / "traces").glob("worker.*.pt.trace.json.gz"))) == 2
+    assert [average.count for average in prof.key_averages()] == [2]
+
+
+@pytest.mark.parametrize("numbers", [{"wait": -1}, {"active": 0}, {"repeat": -1}, {"skip_first": -1}])
+def test_a_wrong_schedule_is_an_assertion_error(numbers: dict[str, int]) -> None:
+    with pytest.raises(AssertionError):
+        pillion.schedule(**({"wait": 1, "warmup": 1, "active": 1} | numbers))
+
+
+def test_without_warm_up_a_schedule_warns() -> None:
+    with pytest.warns(UserWarning, match="warm-up"):
+        pillion.schedule(wait=0, warmup=0, active=1)
