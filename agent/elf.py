@@ -2,7 +2,7 @@
 
 The layouts are the System V gABI's. The file may belong to anybody and change while it is read: it is never mapped,
 every size is bounded, and damage is a ValueError. Function symbols by the million are the business of
-cffi_build/src/symbols.c.
+cffi_build/src/collector/symbols.c.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The setuptools commands that pyproject.toml names: what it takes beyond declarations to build the native parts.
 
-- ``libpillion.so``: every ``src/*.c``. A plain shared library, so that its state exists once in a process, whichever of
-  the two modules below, or a C program, loads it first.
+- ``libpillion.so``: every ``src/*/*.c``. A plain shared library, so that its state exists once in a process, whichever
+  of the two modules below, or a C program, loads it first.
 - ``pillion._native``: cffi's view of every ``include/*.h``.
 - ``pillion._range``: ``range_module.c``.
 """
@@ -20,8 +20,8 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "cffi_build"
 INCLUDE_PATHS = (HERE / "include", ROOT / "probes")
-SOURCE_PATHS = sorted(HERE.glob("src/*.c"))
-HEADER_PATHS = sorted(path for directory in (HERE / "src", *INCLUDE_PATHS) for path in directory.glob("*.h"))
+SOURCE_PATHS = sorted(HERE.glob("src/*/*.c"))
+HEADER_PATHS = sorted(path for directory in (HERE / "src", *INCLUDE_PATHS) for path in directory.rglob("*.h"))
 
 NATIVE_MODULE = "pillion._native"
 LIBRARY_NAME = "libpillion.so"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
  *
- * What the eBPF programs put into their ring buffer. Only the agent's reader (cffi_build/src/kernel_ring.c) and the
+ * What the eBPF programs put into their ring buffer. Only the agent's reader (cffi_build/src/collector/kernel_ring.c) and the
  * programs see it: it never reaches a file. A sample's or wait's first 64 bytes are the pln_sample of the spool.
  */
 #ifndef PILLION_KERNEL_EVENT_H

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pillion._demangle import Demangler
+from pillion._demangle import FunctionDemangler
 from pillion._spool import Dropped, JsonObject, Spool
 from pillion._tables import Array, Columns, from_rows
 
@@ -82,7 +82,7 @@ def stack_tables(spool: Spool) -> tuple[Columns, Columns, Array, Array, list[Dro
     """
     frame_rows: dict[int, int] = {}
     frames: list[tuple[Any, ...]] = []
-    demangle = Demangler()
+    demangle = FunctionDemangler()
     for (frame_id,), item in spool.objects["frame"].items():
         if isinstance(frame_id, int):
             frame_rows[frame_id] = len(frames)

@@ -13,9 +13,10 @@ import numpy as np
 
 from pillion._inventory import capture_meta, losses_table, processes_table, region_starts, stack_tables, threads_table
 from pillion._spool import RANGE_DTYPE, SAMPLE_DTYPE, Dropped, Spool, StructArray, parse_string_log
-from pillion._tables import Array, Columns, Tables, from_rows, text_column
+from pillion._tables import Array, Columns, Labels, Tables, from_rows, text_column
 from pillion_probes.layout import CONSTANTS
 
+_USER_SCOPE = 7  # at::RecordScope of a range that is no operator
 _EVENT_KINDS = (CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_MARK"])
 
 
@@ -189,7 +190,20 @@ def _events_table(all_records: _Records, strings: _Strings) -> tuple[Columns, _R
         **sorted_columns,
     }
     events["parent"] = _parents(events, ranges.find(region, events["tid"], parent_seq))
-    return events, ranges
+    return events | _torch_columns(events, of.records["scope"][order]), ranges
+
+
+def _torch_columns(events: Columns, scope: Array) -> Columns:
+    """What torch's own records say besides: none of these columns where there are none."""
+    of_torch = events["source"] == CONSTANTS["PLN_SOURCE_TORCH"]
+    if not of_torch.any():
+        return {}
+    is_operator = of_torch & (scope != _USER_SCOPE)
+    return {
+        "category": Labels(is_operator.astype(np.int32), ("user_annotation", "cpu_op")),
+        "scope": np.where(of_torch, scope, _USER_SCOPE).astype(np.int16),
+        "sequence_nr": np.where(is_operator, events["value"].view(np.int64), -1),
+    }
 
 
 def _parents(events: Columns, parent: Array) -> Array:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pillion._capture import Capture
+from pillion._demangle import demangled
 from pillion._tables import Array, Columns
 from pillion.importers.assembly import imported
 from pillion.importers.database import Database
@@ -22,7 +23,6 @@ from pillion.importers.gpu_profile import (
 from pillion.importers.losses import Losses
 from pillion.importers.pairs import pair
 from pillion.importers.threads import processes_table, threads_table
-from pillion.model.strings import demangled
 from pillion_probes.layout import CONSTANTS
 
 MARKS = ("StringTable",)  # with tables of CUPTI_ACTIVITY_KIND_*

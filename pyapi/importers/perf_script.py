@@ -12,12 +12,12 @@ from typing import IO, Any
 import numpy as np
 
 from pillion._capture import Capture
+from pillion._demangle import demangled
 from pillion._errors import CaptureError
 from pillion._tables import Array, Tables, from_rows
 from pillion.importers.assembly import imported
 from pillion.importers.losses import Losses
 from pillion.importers.threads import processes_table, threads_table
-from pillion.model.strings import demangled
 
 # comm pid/tid [cpu] seconds.micros: period event: — without a slash the number is the thread's.
 _HEADER = re.compile(

@@ -212,3 +212,20 @@ def test_names_that_choke_the_demangler_stay_as_they_are(spool: SpoolWriter, mon
     monkeypatch.setattr("pillion._demangle.BUDGET_S", 0.0)
     spool.object("frame", id=1, kind="native", name="_ZN2at6native3addEv")
     assert tables_of(spool)["frames"]["name"].tolist() == ["_ZN2at6native3addEv"]
+
+
+def test_torchs_own_records_are_operators(spool: SpoolWriter) -> None:
+    torch = {"source": CONSTANTS["PLN_SOURCE_TORCH"]}
+    spool.record(1, 7, "step", 0, 100, seq=1)
+    spool.record(1, 7, "aten::mm", 10, 20, seq=2, parent=1, depth=1, value=5, **torch)
+    spool.record(1, 7, "MmBackward0", 30, 40, seq=3, parent=1, depth=1, value=5, scope=1, **torch)
+    spool.record(1, 7, "theirs", 50, 60, seq=4, parent=1, depth=1, value=2**64 - 1, scope=7, **torch)
+    events = tables_of(spool)["events"]
+    assert [events["category"][row] for row in range(4)] == ["user_annotation", "cpu_op", "cpu_op", "user_annotation"]
+    assert events["scope"].tolist() == [7, 0, 1, 7]
+    assert events["sequence_nr"].tolist() == [-1, 5, 5, -1]
+
+
+def test_ranges_alone_need_no_columns_of_operators(spool: SpoolWriter) -> None:
+    spool.record(1, 7, "step", 0, 100, seq=1)
+    assert "category" not in tables_of(spool)["events"]

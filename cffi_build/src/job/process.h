@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "clock.h"
+#include "../clock.h"
 #include "pillion.h"
 #include "pillion_usdt.h"
 #include "range.h"

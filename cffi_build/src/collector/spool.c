@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "../clock.h"
 
 /* Drops the first `done` bytes of *pieces. */
 static unsigned advance(struct iovec **pieces, unsigned count, size_t done) {

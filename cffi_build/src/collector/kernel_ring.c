@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "../bytes.h"
 #include "stack_table.h"
 
 /* The layout of a ring buffer map: Documentation/bpf/ringbuf.rst. One page with the consumer's position, one with the

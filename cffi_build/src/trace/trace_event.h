@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "bytes.h"
+#include "../bytes.h"
 #include "json_scan.h"
 #include "text_table.h"
 

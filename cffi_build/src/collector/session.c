@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "../clock.h"
 
 #define STRAGGLERS_NS 20000000 /* how long the end of a session waits for producers in the middle of a record */
 
