@@ -6,9 +6,9 @@ give seldom (stacks, shapes, concrete inputs) is read only where it was recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from pillion._tables import Array, Labels
 from pillion.model.rows import UTILITY_RANGES
 
 MEMORY, OUT_OF_MEMORY = "[memory]", "[OutOfMemory]"
+_PART = 65_536  # events read at a time
 # Kinds of events that are always on the CPU: asking each event's device costs seven times what any other getter does.
 _ON_CPU = ("cpu_op", "user_annotation", "python_function")
 _UNLISTED_FRAMES = (
@@ -68,6 +69,9 @@ class _Reader:
         self._events = events
         self.type = type(events[0]) if events else object
 
+    def __len__(self) -> int:
+        return len(self._events)
+
     def has(self, getter: str) -> bool:
         return hasattr(self.type, getter)
 
@@ -77,6 +81,14 @@ class _Reader:
 
     def numbers(self, getter: str, dtype: str, rows: Array | None = None) -> Array:
         return np.fromiter(self.values(getter, rows), dtype, len(self._events) if rows is None else len(rows))
+
+
+class _Wanted(NamedTuple):
+    use_device: str | None
+    record_shapes: bool
+    with_stack: bool
+    with_flops: bool
+    is_privateuse1: bool
 
 
 def read_trace(
@@ -93,11 +105,32 @@ def read_trace(
     Raises:
         RuntimeError: an event is linked to a negative number.
     """
-    events = result.events()
-    count = len(events)
-    reader = _Reader(events)
-    texts, stacks = _Interned(""), _Interned(())
-    columns: dict[str, Any] = {
+    wanted = _Wanted(use_device, record_shapes, with_stack, with_flops, is_privateuse1)
+    texts, stacks, kinds = _Interned(""), _Interned(()), _Interned("cpu_op")
+    parts = [_read_part(_Reader(events), wanted, texts, stacks, kinds) for events in _consumed(result.events())]
+    columns: dict[str, Any] = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    columns["kind"] = Labels(columns["kind"], tuple(kinds.known))
+    memory = np.flatnonzero(_named(columns["name"], texts, (MEMORY, OUT_OF_MEMORY)))
+    hidden = columns.pop("hidden") | _named(columns["name"], texts, UTILITY_RANGES)
+    return TorchTrace(columns, hidden, memory, list(texts.known), list(stacks.known), result.trace_start_ns())
+
+
+def _consumed(events: list[Any]) -> Iterator[list[Any]]:
+    """The events in parts, each gone once it is read: torch's objects take 340 bytes each, our columns 90."""
+    events.reverse()
+    while True:
+        part = events[: -_PART - 1 : -1]
+        del events[-_PART:]
+        yield part
+        if not events:
+            return
+
+
+def _read_part(
+    reader: _Reader, wanted: _Wanted, texts: _Interned, stacks: _Interned, kinds: _Interned
+) -> dict[str, Array]:
+    count = len(reader)
+    columns = {
         "name": texts.codes(reader.values("name"), count),
         "start_ns": reader.numbers("start_ns", "i8"),
         "end_ns": reader.numbers("end_ns", "i8"),
@@ -114,37 +147,42 @@ def read_trace(
         raise RuntimeError(f"torch linked an event to {columns['linked'].min()}, a negative correlation id")
     ended = reader.numbers("end_thread_id", "i8")
     columns["is_async"] = reader.numbers("is_async", "?") | (columns["thread"] != ended)
-    columns["kind"] = _kinds(reader, columns["annotation"])
-    columns["device_type"], columns["device_index"] = _devices(reader, columns["kind"], count)
+    columns["kind"] = _kind_codes(reader, columns["annotation"], kinds)
+    columns["device_type"], columns["device_index"] = _devices(reader, columns["kind"], kinds, count)
+    columns["hidden"] = (
+        reader.numbers("is_hidden_event", "?") if reader.has("is_hidden_event") else np.zeros(count, "?")
+    )
+    is_memory = np.flatnonzero(_named(columns["name"], texts, (MEMORY, OUT_OF_MEMORY)))
+    columns["bytes"] = np.zeros(count, np.int64)
+    columns["bytes"][is_memory] = reader.numbers("nbytes", "i8", is_memory)
     if reader.has("overload_name"):
         columns["overload"] = texts.codes(reader.values("overload_name"), count)
-    if record_shapes:
+    if wanted.record_shapes:
         columns["shapes"] = texts.codes(map(_shapes_text, reader.values("shapes")), count)
-    if with_stack:
+    if wanted.with_stack:
         columns["stack"] = stacks.codes(map(_listed_frames, reader.values("stack")), count)
-    if with_flops:
+    if wanted.with_flops:
         columns["flops"] = reader.numbers("flops", "i8")
-    if use_device:
-        getter = "privateuse1_elapsed_us" if is_privateuse1 else "cuda_elapsed_us"
+    if wanted.use_device:
+        getter = "privateuse1_elapsed_us" if wanted.is_privateuse1 else "cuda_elapsed_us"
         columns["kernel_ns"] = _fallback_times(reader, getter, columns)
-    hidden = _hidden(reader, columns["name"], texts.known)
-    memory = np.flatnonzero(np.isin(columns["name"], [texts.known.get(name, -1) for name in (MEMORY, OUT_OF_MEMORY)]))
-    columns["bytes"] = np.zeros(count, np.int64)
-    columns["bytes"][memory] = reader.numbers("nbytes", "i8", memory)
-    return TorchTrace(columns, hidden, memory, list(texts.known), list(stacks.known), result.trace_start_ns())
+    return columns
 
 
-def _kinds(reader: _Reader, annotation: Array) -> Labels:
+def _named(name: Array, texts: _Interned, wanted: Iterable[str]) -> Array:
+    return np.isin(name, [texts.known[text] for text in wanted if text in texts.known])
+
+
+def _kind_codes(reader: _Reader, annotation: Array, kinds: _Interned) -> Array:
     if reader.has("activity_type"):
-        kinds = _Interned("cpu_op")
-        codes = kinds.codes((str(kind) for kind in reader.values("activity_type")), len(annotation))
-        return Labels(codes, tuple(kinds.known))
-    return Labels(annotation.astype(np.int32), ("cpu_op", "user_annotation"))
+        return kinds.codes((str(kind) for kind in reader.values("activity_type")), len(annotation))
+    return np.where(annotation, kinds.codes(["user_annotation"], 1)[0], 0).astype(np.int32)
 
 
-def _devices(reader: _Reader, kinds: Labels, count: int) -> tuple[Array, Array]:
+def _devices(reader: _Reader, codes: Array, kinds: _Interned, count: int) -> tuple[Array, Array]:
     device_type, device_index = np.zeros(count, np.int8), np.zeros(count, np.int32)
-    rows = np.flatnonzero(~kinds.isin(*_ON_CPU)) if reader.has("activity_type") else np.arange(count)
+    elsewhere = ~_named(codes, kinds, _ON_CPU) if reader.has("activity_type") else np.ones(count, "?")
+    rows = np.flatnonzero(elsewhere)
     device_type[rows] = np.fromiter((int(kind) for kind in reader.values("device_type", rows)), np.int8, len(rows))
     device_index[rows] = reader.numbers("device_index", "i8", rows)
     return device_type, device_index
@@ -158,13 +196,6 @@ def _fallback_times(reader: _Reader, getter: str, columns: dict[str, Any]) -> Ar
     times_us = reader.numbers(getter, "f8")
     usable = (times_us > 0) & (columns["device_type"] == 0) & ~columns["is_async"]
     return np.where(usable, np.rint(times_us * 1e3), 0).astype(np.int64)
-
-
-def _hidden(reader: _Reader, name: Array, known: dict[str, int]) -> Array:
-    hidden = np.isin(name, [known[text] for text in UTILITY_RANGES if text in known])
-    if reader.has("is_hidden_event"):
-        hidden |= reader.numbers("is_hidden_event", "?")
-    return hidden
 
 
 def _shapes_text(shapes: Any) -> str:
