@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pillion._tables import length
@@ -35,7 +36,16 @@ def losses(capture: Capture) -> dict[str, int]:
 
 def capture_notes(capture: Capture) -> list[str]:
     """What was measured and sampled, what was lost, what it cost; a line each."""
-    return [_measured(capture), _lost(capture), *_cost(capture)]
+    return [_measured(capture), *_unavailable(capture), _lost(capture), *_cost(capture)]
+
+
+def _unavailable(capture: Capture) -> list[str]:
+    """Why processes have no Python stacks; a line for each reason."""
+    processes = capture.columns["processes"]
+    reasons = Counter(dict(zip(processes["pid"].tolist(), processes["python_unavailable"].tolist())).values())
+    return [
+        f"no Python stacks of {_counted(number, 'process')}: {reason}" for reason, number in reasons.items() if reason
+    ]
 
 
 def _measured(capture: Capture) -> str:
@@ -61,7 +71,7 @@ def _measured(capture: Capture) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}s"
+    plural = f"{noun.removesuffix('y')}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{count(number)} {noun if number == 1 else plural}"
 
 

@@ -91,6 +91,14 @@ def test_losses_are_summed_over_threads_and_shown() -> None:
     assert "lost: 7 ring_full" in render_report(capture, "range")
 
 
+def test_a_report_says_why_there_are_no_python_stacks(spool: SpoolWriter) -> None:
+    for pid in (41, 42):
+        spool.object("process", pid=pid, start_ns=1, python="3.99", python_unavailable="CPython 3.99 is not known")
+    spool.object("process", pid=43, start_ns=1, python="3.11", python_unavailable=None)
+    text = render_summary(Capture(*merge(parse_spool(spool.to_bytes()))))
+    assert "no Python stacks of 2 processes: CPython 3.99 is not known" in text.splitlines()
+
+
 def test_what_nobody_measured_is_null_and_a_dash(spool: SpoolWriter) -> None:
     spool.record(1, 7, "step", 10, 20, seq=1)
     tables, meta = merge(parse_spool(spool.to_bytes()))
