@@ -177,8 +177,10 @@ class Recorder:
         """Moves everything that is waiting to the spools."""
         self._drain_kernel()
         now = monotonic_ns()
-        for process in self.processes.values():
+        for pid, process in self.processes.items():
             self._look_for_python(process, now)
+            if not self._regions.known(pid) and process.region_scan_is_due(now):
+                self._regions.find(pid, [session for session in self.sessions.values() if pid in session.alive])
         self._flush()
         self.rings_fill = self._regions.drain() >= _FILLING_PERCENT
         for pid, (_, ended_ns) in list(self._ended.items()):

@@ -29,6 +29,9 @@ class Regions:
     def pids(self) -> set[int]:
         return set(self._by_pid)
 
+    def known(self, pid: int) -> bool:
+        return pid in self._by_pid
+
     def find(self, pid: int, sessions: list[Session]) -> None:
         """Opens the regions that a process has already, for these sessions."""
         try:

@@ -89,6 +89,19 @@ def test_exec_in_another_thread_than_the_main_one_is_no_end(recording: Recording
     assert range_names(capture).count("after") == truth["ranges"]
 
 
+def test_a_job_that_announces_itself_elsewhere_is_found(recording: Recording, target: Target, tmp_path: Path) -> None:
+    """In a container, say, where the agent's socket is not to be seen."""
+    victim = target("emit_on_demand", 101, env={"PILLION_SOCKET": str(tmp_path)})
+    session = recording(victim.pid)
+    victim.go()  # makes its region, which nobody hears of
+    seen = session.wait_for(lambda progress: (victim.go(), progress.ranges > 0)[1])
+    victim.answer()
+    session.wait_for_end()
+    capture = session.finish()
+    assert range_names(capture).count("counted") >= seen.ranges - 1  # a record of the thread's name is among them
+    assert not losses(capture)
+
+
 def test_a_killed_job_leaves_its_whole_records(recording: Recording, target: Target) -> None:
     victim = target("count_ranges", 10_000_019, wait=True)
     session = recording(victim.pid)
