@@ -7,16 +7,8 @@ from typing import Any
 
 from pillion._native import ffi, lib
 from pillion_agent.spool import Spool
+from pillion_probes.losses import REGION_LOSSES
 
-_LOSS_KINDS = {
-    lib.PLN_RANGE: "ring_full",
-    lib.PLN_MARK: "ring_full_marks",
-    lib.PLN_THREAD: "ring_full_threads",
-    lib.PLN_LOSS_THREADS: "no_ring",
-    lib.PLN_LOSS_STRINGS: "no_string_room",
-    lib.PLN_LOSS_CORRUPT: "corrupt_ring",
-    lib.PLN_LOSS_STALLED: "reader_stalled",
-}
 _MAX_LOSSES = 65536
 
 
@@ -131,7 +123,7 @@ class Region:
             losses = ffi.new("struct pln_loss[]", min(total, _MAX_LOSSES))
             total = lib.pln_reader_losses(self._reader, losses, len(losses))
         found = (losses[i] for i in range(min(total, len(losses))))
-        return [(_LOSS_KINDS.get(loss.kind, f"kind_{loss.kind}"), loss.tid, loss.count) for loss in found]
+        return [(REGION_LOSSES.get(loss.kind, f"kind_{loss.kind}"), loss.tid, loss.count) for loss in found]
 
     def close(self) -> None:
         lib.pln_reader_close(self._reader)

@@ -58,6 +58,12 @@ typedef long long int64_t;
 #define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
 #define PLN_SOURCE_ITT 4   /* args: the domain's name */
 
+/* What a region loses besides records that find a ring full; probes/losses.py has the names. */
+#define PLN_LOSS_THREADS 32 /* records of threads that found no ring */
+#define PLN_LOSS_STRINGS 33 /* names that found no room */
+#define PLN_LOSS_CORRUPT 34 /* rings whose counters made no sense and were skipped */
+#define PLN_LOSS_STALLED 35 /* times the job stopped recording because the reader came too late */
+
 /* pln_ring.state */
 #define PLN_RING_FREE 0
 #define PLN_RING_LIVE 1

@@ -15,17 +15,7 @@ from typing import Any
 from pillion._client import AgentClient, RecordRequest
 from pillion._errors import PillionError, Unavailable
 from pillion._native import ffi, lib
-
-# pln_loss.kind to the name that tables show, the same as with an agent.
-_LOSS_KINDS = {
-    lib.PLN_RANGE: "ring_full",
-    lib.PLN_MARK: "ring_full_marks",
-    lib.PLN_THREAD: "ring_full_threads",
-    lib.PLN_LOSS_THREADS: "no_ring",
-    lib.PLN_LOSS_STRINGS: "no_string_room",
-    lib.PLN_LOSS_CORRUPT: "corrupt_ring",
-    lib.PLN_LOSS_STALLED: "reader_stalled",
-}
+from pillion_probes.losses import REGION_LOSSES
 
 # Only rings that lost something report; more of them than this would be news in itself.
 _LOSSES_MAX = 4096
@@ -161,5 +151,5 @@ def _process_object() -> dict[str, Any]:
 
 
 def _loss(loss: Any) -> dict[str, Any]:
-    kind = _LOSS_KINDS.get(loss.kind, f"kind_{loss.kind}")
+    kind = REGION_LOSSES.get(loss.kind, f"kind_{loss.kind}")
     return {"type": "loss", "kind": kind, "pid": os.getpid(), "tid": loss.tid, "count": loss.count}

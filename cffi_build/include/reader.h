@@ -22,14 +22,8 @@ struct pln_sink {
     uint64_t bytes; /* blocks with their headers */
 };
 
-/* pln_loss.kind: below PLN_KINDS the kind of records that found a ring full, otherwise: */
-#define PLN_LOSS_THREADS 32 /* records of threads that found no ring */
-#define PLN_LOSS_STRINGS 33 /* names that found no room */
-#define PLN_LOSS_CORRUPT 34 /* rings whose counters made no sense and were skipped */
-#define PLN_LOSS_STALLED 35 /* times the job stopped recording because the reader came too late */
-
 struct pln_loss {
-    uint32_t kind;
+    uint32_t kind; /* below PLN_KINDS the kind of records that found a ring full, otherwise PLN_LOSS_* */
     uint32_t tid; /* last owner of the ring; 0 where the loss is the region's */
     uint64_t count;
 };

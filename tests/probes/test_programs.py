@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,31 @@ def test_the_probe_of_the_library_has_its_arguments_in_registers() -> None:
     assert probe.semaphore
     assert probe.location
     assert len(probe.argument_readers()) == 3
+
+
+def test_a_switch_in_that_the_kernel_hid_is_made_up_for(programs: Programs) -> None:
+    """The thread is on the CPU, and its entry says that it left: its CPU time since then comes from the scheduler."""
+    from pillion._native import ffi, lib
+
+    tid = threading.get_native_id()
+    targets = Map(programs.map_fd("targets"), "uint32_t", "struct pln_target")
+    threads = Map(programs.map_fd("threads"), "uint32_t", "struct pln_thread")
+    threads.delete(tid)
+    targets.put(os.getpid(), ffi.new("struct pln_target *", {"sessions": 1, "start_ns": time.monotonic_ns()}))
+    descriptors = programs.attach_scheduler()
+    try:
+        time.sleep(0.001)  # leaves and comes back: the entry is there, with the scheduler's account at the switch-out
+        hidden = threads.get(tid)
+        hidden.time.state = lib.PLN_THREAD_OFF
+        threads.replace(tid, hidden)
+        before_ns, began_ns = hidden.time.on_cpu_ns, time.thread_time_ns()
+        while time.thread_time_ns() - began_ns < 30_000_000:
+            pass
+        burned_ns = time.thread_time_ns() - began_ns
+        time.sleep(0.001)
+        after = threads.get(tid)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        targets.delete(os.getpid())
+    assert after.time.on_cpu_ns - before_ns > 0.9 * burned_ns
