@@ -42,8 +42,11 @@ typedef long long int64_t;
 #define PLN_RANGE 1
 #define PLN_MARK 2
 #define PLN_THREAD 3
+#define PLN_ACTIVITY 4
+#define PLN_NOTICE 5
 #define PLN_SAMPLE 16
 #define PLN_WAIT 17
+#define PLN_CALL 18
 
 /* pln_record.flags */
 #define PLN_UNFINISHED 1 /* the range was still open when the session ended; end_ns is that moment */
@@ -57,12 +60,23 @@ typedef long long int64_t;
 #define PLN_SOURCE_TORCH 2 /* torch's RecordFunction: operators, autograd's nodes, its own record_function */
 #define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
 #define PLN_SOURCE_ITT 4   /* args: the domain's name */
+#define PLN_SOURCE_CUDA 5  /* a call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error */
+#define PLN_SOURCE_USDT 6  /* a probe that the user named, "provider:probe". args: the arguments as text */
+
+/* pln_range.scope of a call into CUDA */
+#define PLN_CUDA_RUNTIME 0
+#define PLN_CUDA_DRIVER 1
+
+/* pln_range.scope of a PLN_NOTICE: what its value means */
+#define PLN_NOTICE_TEXT 0  /* nothing: what a source has to say to the user, e.g. why it collects nothing */
+#define PLN_NOTICE_CLOCK 1 /* ns: by how much the times of the source's activities may be wrong */
 
 /* What a region loses besides records that find a ring full; probes/losses.py has the names. */
 #define PLN_LOSS_THREADS 32 /* records of threads that found no ring */
 #define PLN_LOSS_STRINGS 33 /* names that found no room */
 #define PLN_LOSS_CORRUPT 34 /* rings whose counters made no sense and were skipped */
 #define PLN_LOSS_STALLED 35 /* times the job stopped recording because the reader came too late */
+#define PLN_LOSS_DEVICE 36  /* activities that the device's driver dropped, or that came in no form we know */
 
 /* pln_ring.state */
 #define PLN_RING_FREE 0
@@ -85,7 +99,7 @@ struct pln_record {
 };
 
 /* kind PLN_RANGE: written once, when the range ends. PLN_MARK: the same with end_ns = start_ns.
- * PLN_THREAD: name is the thread's name, written when a thread takes a ring. */
+ * PLN_THREAD: name is the thread's name, written when a thread takes a ring. PLN_NOTICE: name is what is said. */
 struct pln_range {
     uint16_t kind;
     uint16_t flags;
@@ -104,9 +118,31 @@ struct pln_range {
     uint32_t reserved;
 };
 
+/* kind PLN_ACTIVITY: something that a device did, or what its driver says about it. Its launch is the call into CUDA of
+ * the same region whose value is epoch << 32 | correlation; where a runtime call and the driver call in it share the
+ * number, the outer one. One launch of a graph has many activities. */
+struct pln_activity {
+    uint16_t kind;
+    uint16_t flags;
+    uint32_t tid; /* of the thread that wrote the record, which is none of the job's */
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint32_t name;        /* string id: a kernel's mangled name, a device's, a stream's; 0 for none */
+    uint32_t attributes;  /* string id: whatever else is known, as a JSON object; 0 for none */
+    uint32_t correlation; /* 0 for none */
+    uint32_t epoch;       /* counts the times that collection began: correlation ids repeat */
+    uint32_t context;
+    uint32_t stream;
+    uint16_t device;   /* UINT16_MAX: none, or unknown */
+    uint16_t activity; /* CUpti_ActivityKind */
+    uint32_t detail;   /* its copyKind, type, overheadKind, counterKind, memoryOperationType, externalKind, objectKind */
+    uint64_t value;    /* bytes; of a counter its value, of an external correlation its id, of a sync its event */
+};
+
 /* kind PLN_SAMPLE: the thread was on a CPU at start_ns (= end_ns) and stands for weight_ns of CPU time.
  * kind PLN_WAIT: the thread was off the CPU from start_ns to end_ns; weight_ns is the part of it that the thread was
- * runnable and waited for a CPU. */
+ * runnable and waited for a CPU.
+ * kind PLN_CALL: at start_ns (= end_ns) the thread made the call range_seq, a launch, with this stack. */
 struct pln_sample {
     uint16_t kind;
     uint16_t flags;
@@ -186,7 +222,10 @@ struct pln_region {
     uint64_t strings_used; /* release store: bytes of the log that are whole */
     uint64_t lost_threads; /* records of threads that found no ring */
     uint64_t lost_strings; /* names that found no room: their records carry id 0 */
-    uint8_t pad1[24];
+    uint64_t lost_device;  /* PLN_LOSS_DEVICE */
+    uint32_t holds_back;   /* not 0: a source keeps records to itself for a while (CUPTI's buffers) */
+    uint32_t flushed;      /* release store: everything held back when flush was set to this is in the rings */
+    uint8_t pad1[8];
 
     /* written by the consumer */
     uint32_t recording;    /* 0: producers return after one load */
@@ -194,6 +233,8 @@ struct pln_region {
     uint64_t lease_ns;     /* renewed at every drain: a producer with a full ring and an old lease stops recording */
     uint32_t consumer_kind; /* PLN_CONSUMER_* */
     uint32_t session;       /* counts the sessions: a thread writes a PLN_THREAD record at its first range in each */
+    uint32_t flush;         /* counted up to ask for what is held back, before a session ends */
+    uint32_t pad2;
 };
 
 #define PLN_CONSUMER_AGENT 1 /* children inherit the recording over fork */
@@ -224,6 +265,7 @@ struct pln_block {
 #endif
 PLN_ASSERT(sizeof(struct pln_record) == PLN_RECORD_SIZE, "a record is one cache line");
 PLN_ASSERT(sizeof(struct pln_range) == PLN_RECORD_SIZE, "a range is a record");
+PLN_ASSERT(sizeof(struct pln_activity) == PLN_RECORD_SIZE, "an activity is a record");
 PLN_ASSERT(sizeof(struct pln_sample) == PLN_RECORD_SIZE, "a sample is a record");
 PLN_ASSERT(sizeof(struct pln_block) == 64, "block headers keep records aligned");
 PLN_ASSERT(sizeof(struct pln_open) == 16, "open[] is indexed from eBPF");

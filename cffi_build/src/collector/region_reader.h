@@ -35,6 +35,7 @@ struct pln_reader {
     uint64_t session_start_ns;
     uint64_t lost_threads_before;
     uint64_t lost_strings_before;
+    uint64_t lost_device_before;
     uint64_t corrupt;
     uint64_t stalled;
     unsigned fill_percent;

@@ -67,6 +67,7 @@ int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind) {
     reader->corrupt = reader->stalled = 0;
     reader->lost_threads_before = from_creation ? 0 : __atomic_load_n(&region->lost_threads, __ATOMIC_RELAXED);
     reader->lost_strings_before = from_creation ? 0 : __atomic_load_n(&region->lost_strings, __ATOMIC_RELAXED);
+    reader->lost_device_before = from_creation ? 0 : __atomic_load_n(&region->lost_device, __ATOMIC_RELAXED);
     __atomic_store_n(&region->consumer_kind, consumer_kind, __ATOMIC_RELAXED);
     __atomic_store_n(&region->lease_ns, now_ns, __ATOMIC_RELAXED);
     if (!from_creation)
@@ -180,6 +181,8 @@ unsigned pln_reader_losses(const pln_reader *reader, struct pln_loss *losses, un
              __atomic_load_n(&region->lost_threads, __ATOMIC_RELAXED) - reader->lost_threads_before);
     add_loss(&list, PLN_LOSS_STRINGS, 0,
              __atomic_load_n(&region->lost_strings, __ATOMIC_RELAXED) - reader->lost_strings_before);
+    add_loss(&list, PLN_LOSS_DEVICE, 0,
+             __atomic_load_n(&region->lost_device, __ATOMIC_RELAXED) - reader->lost_device_before);
     add_loss(&list, PLN_LOSS_CORRUPT, 0, reader->corrupt);
     add_loss(&list, PLN_LOSS_STALLED, 0, reader->stalled);
     return list.count;
