@@ -134,6 +134,7 @@ class Recorder:
 
     def finish(self, session: Session) -> None:
         """Ends a session: last drain, last words, detach. Its spool is whole then, and still open."""
+        self._regions.announce_end(session)
         self.drain()
         session.end_ns = monotonic_ns()
         self._threads.report(session, self._targets)

@@ -80,6 +80,15 @@ class Region:
         if lib.pln_reader_decline(self._reader) < 0:
             raise RegionRefused("region_busy", "another collector records this process")
 
+    def announce_end(self) -> None:
+        """The next leave() ends the recording: the job hands over what it holds back."""
+        lib.pln_reader_announce_end(self._reader)
+
+    @property
+    def awaits_sources(self) -> bool:
+        """The job has not handed over all."""
+        return bool(lib.pln_reader_awaits_sources(self._reader))
+
     def leave(self, session: int) -> tuple[int, list[tuple[str, int, int]]]:
         """Drains for the last time and leaves the session; recording stops with the last one.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
 from pillion_agent.procfs import find_regions
 from pillion_agent.region import Region, RegionRefused
-from pillion_agent.session import Session
+from pillion_agent.session import Session, monotonic_ns
 from pillion_agent.targets import Targets
 
+# A job that is stopped, or lies, hands over nothing.
+_HAND_OVER_NS = 2_000_000_000
+_HAND_OVER_PAUSE_S = 0.001
 _MAX_REGIONS = 8  # of a process at a time, whatever it announces
 
 
@@ -77,6 +81,16 @@ class Regions:
     def drain(self) -> int:
         """Drains all; returns how full the fullest ring was, in percent."""
         return max((region.drain() for region in self), default=0)
+
+    def announce_end(self, session: Session) -> None:
+        """Has jobs that nobody else records hand over what they hold back, and drains it."""
+        ending = [region for region in self if region.sessions == [session.bit]]
+        for region in ending:
+            region.announce_end()
+        deadline_ns = monotonic_ns() + _HAND_OVER_NS
+        while any(region.awaits_sources for region in ending) and monotonic_ns() < deadline_ns:
+            self.drain()
+            time.sleep(_HAND_OVER_PAUSE_S)
 
     def leave(self, session: Session) -> None:
         """Ends a session's part in all regions."""

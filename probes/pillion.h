@@ -60,7 +60,8 @@ typedef long long int64_t;
 #define PLN_SOURCE_TORCH 2 /* torch's RecordFunction: operators, autograd's nodes, its own record_function */
 #define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
 #define PLN_SOURCE_ITT 4   /* args: the domain's name */
-#define PLN_SOURCE_CUDA 5  /* a call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error */
+#define PLN_SOURCE_CUDA \
+    5  /* a call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error */
 #define PLN_SOURCE_USDT 6  /* a probe that the user named, "provider:probe". args: the arguments as text */
 
 /* pln_range.scope of a call into CUDA */
@@ -135,8 +136,8 @@ struct pln_activity {
     uint32_t stream;
     uint16_t device;   /* UINT16_MAX: none, or unknown */
     uint16_t activity; /* CUpti_ActivityKind */
-    uint32_t detail;   /* its copyKind, type, overheadKind, counterKind, memoryOperationType, externalKind, objectKind */
-    uint64_t value;    /* bytes; of a counter its value, of an external correlation its id, of a sync its event */
+    uint32_t detail; /* its copyKind, type, overheadKind, counterKind, memoryOperationType, externalKind, objectKind */
+    uint64_t value; /* bytes; of a counter its value, of an external correlation its id, of a sync its event */
 };
 
 /* kind PLN_SAMPLE: the thread was on a CPU at start_ns (= end_ns) and stands for weight_ns of CPU time.
@@ -150,10 +151,10 @@ struct pln_sample {
     uint64_t start_ns;
     uint64_t end_ns;
     uint32_t pid;
-    uint32_t stack;      /* id of a "stack" object in the JSON blocks, 0 for none */
-    uint32_t range_seq;  /* innermost open range of the thread, 0 for none */
+    uint32_t stack; /* id of a "stack" object in the JSON blocks, 0 for none */
+    uint32_t range_seq; /* innermost open range of the thread, 0 for none */
     uint32_t range_name; /* string id in the region of the process, 0 for none */
-    uint32_t waker_pid;  /* 0: unknown, or woken by an interrupt */
+    uint32_t waker_pid; /* 0: unknown, or woken by an interrupt */
     uint32_t waker_tid;
     uint16_t cpu;
     uint16_t state; /* task state when it left the CPU: 0 runnable, 1 interruptible, 2 uninterruptible, … */
@@ -180,10 +181,10 @@ struct pln_ring {
     char comm[16];
     uint8_t pad0[32];
 
-    uint64_t head;  /* records ever written; release store, pairs with the consumer's acquire load */
-    uint32_t seq;   /* ranges ever begun */
+    uint64_t head; /* records ever written; release store, pairs with the consumer's acquire load */
+    uint32_t seq; /* ranges ever begun */
     uint32_t depth; /* open ranges; entries below min(depth, PLN_OPEN_MAX) of open[] are valid */
-    uint32_t busy;  /* the producer is between two stores: a signal handler that finds it set counts a loss */
+    uint32_t busy; /* the producer is between two stores: a signal handler that finds it set counts a loss */
     uint32_t session; /* the one in which the thread last told its name */
     uint64_t emitted; /* attempts, whether written or lost */
     uint8_t pad2[32];
@@ -217,28 +218,28 @@ struct pln_region {
     uint32_t ring_records; /* capacity of each ring, a power of two */
     uint32_t ring_max;
 
-    uint32_t ring_count;   /* release store: rings below it are initialised */
+    uint32_t ring_count; /* release store: rings below it are initialised */
     uint32_t pad0;
     uint64_t strings_used; /* release store: bytes of the log that are whole */
     uint64_t lost_threads; /* records of threads that found no ring */
     uint64_t lost_strings; /* names that found no room: their records carry id 0 */
-    uint64_t lost_device;  /* PLN_LOSS_DEVICE */
+    uint64_t lost_device; /* PLN_LOSS_DEVICE */
     uint32_t holds_back;   /* not 0: a source keeps records to itself for a while (CUPTI's buffers) */
-    uint32_t flushed;      /* release store: everything held back when flush was set to this is in the rings */
+    uint32_t handed_over;  /* release store: since `ending` was set, everything held back has come into the rings */
     uint8_t pad1[8];
 
     /* written by the consumer */
-    uint32_t recording;    /* 0: producers return after one load */
+    uint32_t recording; /* 0: producers return after one load */
     uint32_t consumer_pid; /* 0: nobody drains; as the consumer sees itself */
-    uint64_t lease_ns;     /* renewed at every drain: a producer with a full ring and an old lease stops recording */
+    uint64_t lease_ns; /* renewed at every drain: a producer with a full ring and an old lease stops recording */
     uint32_t consumer_kind; /* PLN_CONSUMER_* */
-    uint32_t session;       /* counts the sessions: a thread writes a PLN_THREAD record at its first range in each */
-    uint32_t flush;         /* counted up to ask for what is held back, before a session ends */
-    uint32_t pad2;
+    uint32_t session; /* counts the sessions: a thread writes a PLN_THREAD record at its first range in each */
+    uint32_t ending;        /* the session is about to end: sources hand over what they hold back, and stop */
+    uint32_t bell;          /* counted up, with a futex wake, by whoever changes what the control thread acts on */
 };
 
 #define PLN_CONSUMER_AGENT 1 /* children inherit the recording over fork */
-#define PLN_CONSUMER_SELF 2  /* a drain thread of the process itself */
+#define PLN_CONSUMER_SELF 2 /* a drain thread of the process itself */
 
 /* A consumer renews its lease at least once a second; five missed renewals mean that it is gone. */
 #define PLN_LEASE_NS 5000000000
@@ -247,9 +248,9 @@ struct pln_region {
 
 struct pln_block {
     uint32_t magic; /* PLN_BLOCK_MAGIC */
-    uint16_t kind;  /* PLN_BLOCK_* */
+    uint16_t kind; /* PLN_BLOCK_* */
     uint16_t version;
-    uint32_t pid;    /* of the records or strings, as the collector sees it; 0 otherwise */
+    uint32_t pid; /* of the records or strings, as the collector sees it; 0 otherwise */
     uint32_t region; /* the collector's number for the region, 1, 2, …; 0 for blocks of no region */
     uint64_t offset; /* STRINGS: place of the first byte in the region's log */
     uint64_t length; /* payload bytes that follow; the payload is not padded */

@@ -46,6 +46,12 @@ int pln_reader_decline(pln_reader *reader);
  * consumer has taken over. A sink with an error is passed over. */
 int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned count);
 
+/* Says that pln_reader_end() will come: sources of the job that hold records back hand them over, and stop. */
+void pln_reader_announce_end(pln_reader *reader);
+
+/* Whether a source of the job still holds records back; drain meanwhile, and do not trust it for ever. */
+int pln_reader_awaits_sources(const pln_reader *reader);
+
 /* Switches recording off, drains, reports the ranges still open as PLN_UNFINISHED and lets go of the region. */
 void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count);
 

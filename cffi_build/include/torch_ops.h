@@ -12,13 +12,9 @@
 
 #pragma GCC visibility push(default)
 
-/* Records operators while somebody records. path: the libtorch_cpu.so that the process has loaded. Returns 0, also where
- * it runs already; -EAGAIN where nobody records; -ENOENT where the library is not loaded; -ENOSYS where it lacks a
- * symbol, and then *missing names it. */
+/* From now on operators are recorded whenever somebody records. path: the libtorch_cpu.so that the process has loaded.
+ * Returns 0; -ENOENT where the library is not loaded; -ENOSYS where it lacks a symbol, and then *missing names it. */
 int pln_torch_start(const char *path, const char **missing);
-
-/* Takes the callbacks out. They also take themselves out when a recording has ended. */
-void pln_torch_stop(void);
 
 #pragma GCC visibility pop
 

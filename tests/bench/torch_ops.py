@@ -37,7 +37,6 @@ def main() -> None:
         try:
             return each_ns()
         finally:
-            lib.pln_torch_stop()
             lib.pln_self_stop(ffi.new("struct pln_sink *"), ffi.NULL, 0)
             os.close(spool)
 

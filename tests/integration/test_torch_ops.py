@@ -74,3 +74,9 @@ def test_operators_can_be_left_out(agent: Any, require_torch: None, tmp_path: Pa
     sources = set(run(tmp_path / "capture", "--no-ops").columns["events"]["source"])
     assert CONSTANTS["PLN_SOURCE_TORCH"] not in sources
     assert sources <= {CONSTANTS["PLN_SOURCE_ITT"]}, "oneDNN annotates its primitives"
+
+
+def test_operators_come_again_in_a_later_recording_of_the_same_process(
+    require_torch: None, target: Callable[..., Any]
+) -> None:
+    assert target("torch_sessions").answer() == {"counts": [11, 7]}

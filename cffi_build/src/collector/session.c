@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../bell.h"
 #include "../clock.h"
 
 #define STRAGGLERS_NS 20000000 /* how long the end of a session waits for producers in the middle of a record */
@@ -50,6 +51,7 @@ int pln_reader_decline(pln_reader *reader) {
     if (!take(reader->region, PLN_CONSUMER_AGENT, pln_now_ns(), &previous))
         return -EBUSY;
     __atomic_store_n(&reader->region->recording, 0, __ATOMIC_RELAXED);
+    pln_ring_bell(reader->region);
     let_go(reader->region);
     return 0;
 }
@@ -75,7 +77,9 @@ int pln_reader_begin(pln_reader *reader, uint32_t consumer_kind) {
     pln_reader_map_rings(reader);
     for (uint32_t i = 0; i < reader->ring_count; i++)
         start_ring(&reader->rings[i], from_creation, reader->geometry.ring_records);
+    __atomic_store_n(&region->ending, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&region->recording, 1, __ATOMIC_RELEASE); /* what is above is in place before records come */
+    pln_ring_bell(region);
     return 0;
 }
 
@@ -84,8 +88,10 @@ int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned c
     if (reader->consumer_pid == 0 || __atomic_load_n(&region->consumer_pid, __ATOMIC_RELAXED) != reader->consumer_pid)
         return -ESTALE;
     __atomic_store_n(&region->lease_ns, pln_now_ns(), __ATOMIC_RELAXED);
-    if (__atomic_exchange_n(&region->recording, 1, __ATOMIC_RELAXED) == 0)
+    if (__atomic_exchange_n(&region->recording, 1, __ATOMIC_RELAXED) == 0) {
         reader->stalled++;
+        pln_ring_bell(region);
+    }
     return pln_reader_copy(reader, sinks, count);
 }
 
@@ -134,12 +140,24 @@ static void await_stragglers(const struct pln_reader *reader, uint64_t deadline_
             nanosleep(&pause, NULL);
 }
 
+void pln_reader_announce_end(pln_reader *reader) {
+    __atomic_store_n(&reader->region->ending, 1, __ATOMIC_RELAXED);
+    pln_ring_bell(reader->region);
+}
+
+int pln_reader_awaits_sources(const pln_reader *reader) {
+    /* Acquire, pairs with the release in control.c: what was handed over is in the rings. */
+    return __atomic_load_n(&reader->region->holds_back, __ATOMIC_ACQUIRE) != 0 &&
+           __atomic_load_n(&reader->region->handed_over, __ATOMIC_ACQUIRE) == 0;
+}
+
 void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count) {
     struct pln_region *region = reader->region;
     if (pln_reader_drain(reader, sinks, count) < 0)
         return;
     uint64_t now_ns = pln_now_ns();
     __atomic_store_n(&region->recording, 0, __ATOMIC_SEQ_CST);
+    pln_ring_bell(region);
     for (uint32_t i = 0; i < reader->ring_count; i++) {
         struct pln_range records[PLN_OPEN_MAX];
         unsigned open = close_open(reader, &reader->rings[i], now_ns, records);

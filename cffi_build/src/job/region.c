@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "control.h"
+
 #define STRINGS_BYTES (64u << 20) /* sparse: pages that no name reached do not exist */
 /* 8 MB, sparse: Python's fastest loop of ranges, 290 ns each, fills it in 38 ms, and a collector comes every 25. */
 #define RING_RECORDS 131072u
@@ -128,6 +130,7 @@ static void unmap_region(void) {
 }
 
 static void before_fork(void) {
+    pln_control_prepare();
     pln_self_prepare();
     pthread_mutex_lock(&pln_process_mutex);
     pln_strings_prepare();
@@ -137,6 +140,7 @@ static void after_fork_parent(void) {
     pln_strings_parent();
     pthread_mutex_unlock(&pln_process_mutex);
     pln_self_parent();
+    pln_control_parent();
 }
 
 /* The child shares nothing with its parent: its first range makes it a region of its own. */
@@ -153,6 +157,7 @@ static void after_fork_child(void) {
     pln_strings_forget();
     unmap_region();
     pln_self_forget();
+    pln_control_forget();
     pln_process.error = 0;
     pln_process.generation++;
     pln_process_mutex = (pthread_mutex_t)PLN_MUTEX_INITIALIZER; /* its owner was another thread id */
@@ -208,6 +213,8 @@ int pln_setup(void) {
     if (first && error == 0)
         offer_region();
     pthread_mutex_unlock(&pln_process_mutex);
+    if (first && error == 0)
+        pln_control_begin(); /* a fork child's sources came along */
     errno = saved_errno;
     return error;
 }

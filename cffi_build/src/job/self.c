@@ -8,11 +8,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "self.h"
+#include "worker.h"
 
 #define PERIOD_BUSY_NS 1000000u
 #define PERIOD_SOME_NS 4000000u
@@ -54,19 +55,13 @@ static void *drain(void *unused) {
     return unused;
 }
 
-/* The job's signals are for the job's threads. */
 static int start_thread(void) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&self.stopping, &attributes);
     pthread_condattr_destroy(&attributes);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&self.thread, NULL, drain, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
+    return -pln_worker_start(&self.thread, drain);
 }
 
 static void close_session(void) {
@@ -109,6 +104,8 @@ int pln_self_start(int spool_fd) {
             close_session();
     }
     pthread_mutex_unlock(&self.mutex);
+    if (error == 0)
+        pln_control_update(); /* on return everything runs */
     return error;
 }
 
@@ -118,6 +115,10 @@ int pln_self_stop(struct pln_sink *sink, struct pln_loss *losses, unsigned max) 
         pthread_mutex_unlock(&self.mutex);
         return -ESRCH;
     }
+    pln_reader_announce_end(self.reader);
+    pthread_mutex_unlock(&self.mutex);
+    pln_control_update(); /* what is held back comes into the rings while the thread drains them */
+    pthread_mutex_lock(&self.mutex);
     self.stop = true;
     pthread_cond_signal(&self.stopping);
     pthread_mutex_unlock(&self.mutex);

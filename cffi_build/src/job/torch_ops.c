@@ -10,11 +10,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "control.h"
 #include "process.h"
 
 enum scope { FUNCTION = 0, BACKWARD_FUNCTION = 1, USER_SCOPE = 7, SCOPES = 10 };
@@ -49,7 +49,6 @@ static struct {
     size_t sequence_offset; /* of sequence_nr_, 0: not known */
 } torch;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t handles[3];
 static unsigned handle_count;
 
@@ -88,10 +87,8 @@ static struct context *take_context(void) {
 
 static void begin(struct context **slot, const record_function *function, enum scope scope) {
     *slot = NULL;
-    if (PLN_UNLIKELY(!pln_active())) {
-        pln_torch_stop();
+    if (PLN_UNLIKELY(!pln_active()))
         return;
-    }
     struct context *context = take_context();
     if (context == NULL)
         return;
@@ -179,29 +176,28 @@ static void add(void *start, enum scope first, enum scope last) {
     handles[handle_count++] = torch.add(callback);
 }
 
+static void start(void) {
+    if (handle_count > 0)
+        return; /* they came along into a fork child */
+    add((void *)begin_function, FUNCTION, FUNCTION);
+    add((void *)begin_backward, BACKWARD_FUNCTION, BACKWARD_FUNCTION);
+    add((void *)begin_user, USER_SCOPE, USER_SCOPE);
+}
+
+static void stop(void) {
+    while (handle_count > 0)
+        torch.remove(handles[--handle_count]);
+}
+
 int pln_torch_start(const char *path, const char **missing) {
+    static struct pln_control control = {.start = start, .stop = stop};
     *missing = NULL;
-    if (!pln_active())
-        return -EAGAIN;
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     if (library == NULL)
         return -ENOENT;
-    pthread_mutex_lock(&mutex);
-    int error = handle_count > 0 ? 0 : resolve(library, missing);
-    if (error == 0 && handle_count == 0) {
-        add((void *)begin_function, FUNCTION, FUNCTION);
-        add((void *)begin_backward, BACKWARD_FUNCTION, BACKWARD_FUNCTION);
-        add((void *)begin_user, USER_SCOPE, USER_SCOPE);
-    }
-    pthread_mutex_unlock(&mutex);
+    int error = resolve(library, missing);
     dlclose(library); /* torch itself keeps it */
+    if (error == 0)
+        pln_control_add(&control);
     return error;
-}
-
-void pln_torch_stop(void) {
-    if (pthread_mutex_trylock(&mutex) != 0)
-        return; /* another thread does it */
-    while (handle_count > 0)
-        torch.remove(handles[--handle_count]);
-    pthread_mutex_unlock(&mutex);
 }
