@@ -224,8 +224,8 @@ struct pln_region {
     uint64_t lost_threads; /* records of threads that found no ring */
     uint64_t lost_strings; /* names that found no room: their records carry id 0 */
     uint64_t lost_device; /* PLN_LOSS_DEVICE */
-    uint32_t holds_back;   /* not 0: a source keeps records to itself for a while (CUPTI's buffers) */
-    uint32_t handed_over;  /* release store: since `ending` was set, everything held back has come into the rings */
+    uint32_t holds_back; /* not 0: a source keeps records to itself for a while (CUPTI's buffers) */
+    uint32_t handed_over; /* release store: since `ending` was set, everything held back has come into the rings */
     uint8_t pad1[8];
 
     /* written by the consumer */
@@ -234,8 +234,8 @@ struct pln_region {
     uint64_t lease_ns; /* renewed at every drain: a producer with a full ring and an old lease stops recording */
     uint32_t consumer_kind; /* PLN_CONSUMER_* */
     uint32_t session; /* counts the sessions: a thread writes a PLN_THREAD record at its first range in each */
-    uint32_t ending;        /* the session is about to end: sources hand over what they hold back, and stop */
-    uint32_t bell;          /* counted up, with a futex wake, by whoever changes what the control thread acts on */
+    uint32_t ending; /* the session is about to end: sources hand over what they hold back, and stop */
+    uint32_t bell; /* counted up, with a futex wake, by whoever changes what the control thread acts on */
 };
 
 #define PLN_CONSUMER_AGENT 1 /* children inherit the recording over fork */
