@@ -187,7 +187,8 @@ struct pln_ring {
     uint32_t busy; /* the producer is between two stores: a signal handler that finds it set counts a loss */
     uint32_t session; /* the one in which the thread last told its name */
     uint64_t emitted; /* attempts, whether written or lost */
-    uint8_t pad2[32];
+    uint64_t last_ns; /* of the last record */
+    uint8_t pad2[24];
 
     uint64_t tail; /* records consumed; release store, pairs with the producer's acquire load */
     uint8_t pad3[56];

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ticks.h"
+
 void pln_lose(struct pln_ring *ring, uint32_t kind) {
     pln_count(&ring->emitted);
     pln_count(&ring->lost[kind]);
@@ -53,6 +55,15 @@ void pln_store(struct pln_ring *ring, const struct pln_range *record) {
                      __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
 }
 
+/* Times of a ring never go back: readers build trees of them. */
+static uint64_t ring_now_ns(struct pln_ring *ring) {
+    uint64_t now_ns = pln_ticks_now_ns();
+    if (PLN_UNLIKELY(now_ns < ring->last_ns && ring->last_ns - now_ns < PLN_LAG_NS))
+        return ring->last_ns;
+    ring->last_ns = now_ns;
+    return now_ns;
+}
+
 static struct pln_ring *ring_of_thread(void) {
     struct pln_ring *ring = pln_ring;
     return PLN_LIKELY(ring != NULL) ? ring : pln_ring_claim();
@@ -84,7 +95,7 @@ static void open_range(struct pln_ring *ring, struct pln_token *token) {
     token->generation = pln_process.generation;
     token->recorded = pln_records();
     token->ring = ring;
-    token->start_ns = pln_now_ns();
+    token->start_ns = ring_now_ns(ring);
     publish(ring, depth, token);
 }
 
@@ -146,12 +157,12 @@ static __attribute__((noinline)) void end_begun(struct pln_token *token) {
         token->ring = NULL;
         return;
     }
-    uint64_t end_ns = pln_now_ns();
     struct pln_ring *ring = ring_of_thread();
     if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_RANGE)) {
         end_unreported(token);
         return;
     }
+    uint64_t end_ns = ring_now_ns(ring);
     if (PLN_LIKELY(ring == origin && ring->depth == token->depth + 1u &&
                    *pln_open_seq(ring, token->depth) == token->seq))
         __atomic_store_n(&ring->depth, token->depth, __ATOMIC_RELEASE); /* pairs with the reader's acquire */
@@ -174,7 +185,7 @@ void pln_mark(uint32_t name, uint64_t value, uint32_t source) {
     if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_MARK))
         return;
     uint32_t depth = pln_pop_closed(ring);
-    uint64_t now_ns = pln_now_ns();
+    uint64_t now_ns = ring_now_ns(ring);
     struct pln_range mark = {
         .kind = PLN_MARK,
         .tid = ring->tid,

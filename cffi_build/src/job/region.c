@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "control.h"
+#include "ticks.h"
 
 #define STRINGS_BYTES (64u << 20) /* sparse: pages that no name reached do not exist */
 /* 8 MB, sparse: Python's fastest loop of ranges, 290 ns each, fills it in 38 ms, and a collector comes every 25. */
@@ -158,6 +159,7 @@ static void after_fork_child(void) {
     unmap_region();
     pln_self_forget();
     pln_control_forget();
+    pln_ticks_forget();
     pln_process.error = 0;
     pln_process.generation++;
     pln_process_mutex = (pthread_mutex_t)PLN_MUTEX_INITIALIZER; /* its owner was another thread id */
