@@ -188,7 +188,8 @@ struct pln_ring {
     uint32_t session; /* the one in which the thread last told its name */
     uint64_t emitted; /* attempts, whether written or lost */
     uint64_t last_ns; /* of the last record */
-    uint8_t pad2[24];
+    uint64_t base; /* record i is in slot (i - base) % ring_records; changes only while the ring is empty */
+    uint8_t pad2[16];
 
     uint64_t tail; /* records consumed; release store, pairs with the producer's acquire load */
     uint8_t pad3[56];

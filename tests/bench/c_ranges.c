@@ -1,5 +1,4 @@
-/* What a range costs in C: ns for begin and end, idle and recording, next to the two clock reads that it cannot do
- * without. Medians of rounds; a round is shorter than a ring. */
+/* What a range costs in C: ns for begin and end, idle and recording, next to two reads of the clock. Medians of rounds; a round is shorter than a ring. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +61,7 @@ int main(void) {
     }
     struct pln_sink delivered;
     pln_self_stop(&delivered, NULL, 0);
-    printf("a range in C: idle %.1f ns, recording %.1f ns, of which two clock reads are %.1f ns\n", median(idle),
+    printf("a range in C: idle %.1f ns, recording %.1f ns, two clock reads beside it %.1f ns\n", median(idle),
            median(recording), median(two_clocks));
     return 0;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,11 @@ from pillion_probes import CONSTANTS
 
 COUNT = 1_000_003
 RANGE = CONSTANTS["PLN_RANGE"]
+PAGE = 4096
+
+
+def resident_bytes(fd: int) -> int:
+    return os.fstat(fd).st_blocks * 512
 
 
 def test_default_rings_account_for_a_million_ranges(alone: Callable[..., Any]) -> None:
@@ -135,3 +141,30 @@ for i in range(70):  # of one mebibyte each, into 64
     nameless = [record for record in collector.spool.records() if record["name"] == 0]
     assert len(collector.spool.records()) == 70
     assert len(nameless) == collector.losses()[lib.PLN_LOSS_STRINGS] == 7
+
+
+def test_a_ring_that_is_drained_in_time_takes_only_the_pages_that_a_burst_fills(recording: Any) -> None:
+    bursts, records = 401, 997  # together three times around the ring
+    before = resident_bytes(recording.fd) // PAGE
+    for _ in range(bursts):
+        for _ in range(records):
+            with _Range("step"):
+                pass
+        recording.drain()
+    pages = resident_bytes(recording.fd) // PAGE - before
+    strings_and_headers = 16
+    assert pages <= -(-records // 64) + strings_and_headers
+    recording.end()
+    assert len(recording.spool.records()) == bursts * records
+
+
+def test_the_pages_of_a_great_burst_go_back_when_it_is_drained(recording: Any) -> None:
+    before = resident_bytes(recording.fd)
+    for _ in range(100_003):
+        with _Range("step"):
+            pass
+    assert resident_bytes(recording.fd) - before > 4_000_000
+    recording.drain()
+    assert resident_bytes(recording.fd) - before < 1_100_000
+    recording.end()
+    assert len(recording.spool.records()) == 100_003

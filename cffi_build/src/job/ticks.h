@@ -42,7 +42,8 @@ static inline uint64_t pln_ticks_to_ns(uint64_t ticks, uint64_t ns_per_tick) {
 }
 
 static inline uint64_t pln_ticks_now_ns(void) {
-    uint32_t sequence = __atomic_load_n(&pln_comparison.sequence, __ATOMIC_ACQUIRE); /* pairs with the writer's release */
+    uint32_t sequence =
+        __atomic_load_n(&pln_comparison.sequence, __ATOMIC_ACQUIRE); /* pairs with the writer's release */
     uint64_t elapsed = pln_ticks() - __atomic_load_n(&pln_comparison.ticks, __ATOMIC_RELAXED);
     uint64_t ns = __atomic_load_n(&pln_comparison.ns, __ATOMIC_RELAXED) +
                   pln_ticks_to_ns(elapsed, __atomic_load_n(&pln_comparison.ns_per_tick, __ATOMIC_RELAXED));
@@ -60,8 +61,7 @@ static inline uint64_t pln_ticks_now_ns(void) {
     return pln_now_ns();
 }
 
-static inline void pln_ticks_forget(void) {
-}
+static inline void pln_ticks_forget(void) {}
 #endif
 
 #endif
