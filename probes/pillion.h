@@ -57,7 +57,8 @@ typedef long long int64_t;
 /* pln_range.source: who emitted it */
 #define PLN_SOURCE_RECORD_FUNCTION 0
 #define PLN_SOURCE_C 1
-#define PLN_SOURCE_TORCH 2 /* torch's RecordFunction: operators, autograd's nodes, its own record_function */
+/* torch's RecordFunction: operators, autograd's nodes, its own record_function. args: the input shapes as JSON. */
+#define PLN_SOURCE_TORCH 2
 #define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
 #define PLN_SOURCE_ITT 4   /* args: the domain's name */
 #define PLN_SOURCE_CUDA \

@@ -199,7 +199,10 @@ def _torch_columns(events: Columns, scope: Array) -> Columns:
     if not of_torch.any():
         return {}
     is_operator = of_torch & (scope != _USER_SCOPE)
+    shapes = np.where(is_operator, events["args"], 0)
+    events["args"] = np.where(is_operator, 0, events["args"])
     return {
+        **({"shapes": shapes} if shapes.any() else {}),
         "category": Labels(is_operator.astype(np.int32), ("user_annotation", "cpu_op")),
         "scope": np.where(of_torch, scope, _USER_SCOPE).astype(np.int16),
         "sequence_nr": np.where(is_operator, events["value"].view(np.int64), -1),

@@ -28,6 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What running something takes besides the command itself."""
     add_recording_options(parser)
     parser.add_argument("--no-ops", action="store_true", help="leave torch's operators out")
+    parser.add_argument("--shapes", action="store_true", help="record the input shapes of torch's operators")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run", "no command was given", "pillion run [options] -- CMD …")
     if args.output:
         CaptureDirectory(args.output, replace=args.force)  # refuses before anything is started
-    environment = _environment(args.transport, ops=not args.no_ops)
+    environment = _environment(args.transport, ops=not args.no_ops, shapes=args.shapes)
     with Child(command, environment) as child:
         path = args.output or default_path(command_stem(command), child.pid)
         with Recording(CaptureDirectory(path, replace=args.force)) as recording:
@@ -79,7 +80,7 @@ def _record(child: Child, recording: Recording, args: argparse.Namespace) -> int
     return code
 
 
-def _environment(transport: str, ops: bool) -> dict[str, str]:
+def _environment(transport: str, ops: bool, shapes: bool) -> dict[str, str]:
     """What makes the command tell more of itself; it inherits the rest."""
     environment = {**os.environ, "PILLION_SOCKET": str(socket_directory())}
     environment.pop("PILLION_RECORD", None)
@@ -92,4 +93,6 @@ def _environment(transport: str, ops: bool) -> dict[str, str]:
         environment["PILLION_LIBRARY"] = library
         path = [str(here / "startup"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    if shapes:
+        environment["PILLION_TORCH_SHAPES"] = "1"
     return environment

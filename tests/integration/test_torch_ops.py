@@ -70,6 +70,21 @@ def test_operators_are_nested_as_they_ran(agent: Any, require_torch: None, tmp_p
     assert not losses(capture)
 
 
+def test_operators_have_the_shapes_that_torchs_profiler_gives_them(
+    agent: Any, require_torch: None, target: Callable[..., Any], tmp_path: Path
+) -> None:
+    truth = Counter(target("torch_ops", "--truth").answer()["shapes"])
+    events = run(tmp_path / "capture", "--shapes").function_events
+    found = Counter(f"{event.name} {event.input_shapes}" for event in events)
+    missing = {shape: count - found[shape] for shape, count in truth.items() if found[shape] < count}
+    assert not missing
+    assert truth["aten::linear [[7, 108], [5, 108], [5]]"] == 11
+
+
+def test_shapes_are_recorded_when_asked_for(agent: Any, require_torch: None, tmp_path: Path) -> None:
+    assert {str(event.input_shapes) for event in run(tmp_path / "capture").function_events} == {"[]"}
+
+
 def test_operators_can_be_left_out(agent: Any, require_torch: None, tmp_path: Path) -> None:
     sources = set(run(tmp_path / "capture", "--no-ops").columns["events"]["source"])
     assert CONSTANTS["PLN_SOURCE_TORCH"] not in sources

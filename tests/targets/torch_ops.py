@@ -1,7 +1,7 @@
 """A few training steps on fixed data, of whose operators torch's own profiler says the truth.
 
-With --truth it profiles itself by torch.autograd.profiler. Answer: {"names"}: count of each operator, {} without
---truth.
+With --truth it profiles itself by torch.autograd.profiler. Answer: {"names", "shapes"}: count of each operator, and of
+each with the shapes of its inputs, {} without --truth.
 """
 
 import os
@@ -32,13 +32,15 @@ def main() -> None:
     args = parser.parse_args()
     handshake.ready(args)
     names: Counter[str] = Counter()
+    shapes: Counter[str] = Counter()
     if args.truth:
-        with torch.autograd.profiler.profile() as profile:
+        with torch.autograd.profiler.profile(record_shapes=True) as profile:
             train(11)
         names.update(event.name for event in profile.function_events)
+        shapes.update(f"{event.name} {event.input_shapes}" for event in profile.function_events)
     else:
         train(11)
-    handshake.answer(names=names)
+    handshake.answer(names=names, shapes=shapes)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 
 #include "control.h"
 #include "process.h"
+#include "torch_shapes.h"
 
 enum scope { FUNCTION = 0, BACKWARD_FUNCTION = 1, USER_SCOPE = 7, SCOPES = 10 };
 
@@ -47,6 +48,7 @@ static struct {
     uint64_t (*add)(struct callback);
     void (*remove)(uint64_t);
     size_t sequence_offset; /* of sequence_nr_, 0: not known */
+    bool shapes;
 } torch;
 
 static uint64_t handles[3];
@@ -98,6 +100,8 @@ static void begin(struct context **slot, const record_function *function, enum s
     context->token.scope = scope;
     if (torch.sequence_offset != 0)
         memcpy(&context->token.value, (const char *)function + torch.sequence_offset, sizeof context->token.value);
+    if (PLN_UNLIKELY(torch.shapes && scope != USER_SCOPE))
+        context->token.args = pln_torch_shapes(function);
     *slot = context;
 }
 
@@ -166,11 +170,14 @@ static int resolve(void *library, const char **missing) {
         memcpy(wanted[i].place, &address, sizeof address);
     }
     torch.sequence_offset = find_sequence_offset(library);
+    const char *shapes = secure_getenv("PILLION_TORCH_SHAPES");
+    torch.shapes = shapes != NULL && strcmp(shapes, "1") == 0 && pln_torch_shapes_resolve(library);
     return 0;
 }
 
 static void add(void *start, enum scope first, enum scope last) {
-    struct callback callback = {.start = start, .end = (void *)end, .sampling_probability = 1.0};
+    struct callback callback = {
+        .start = start, .end = (void *)end, .sampling_probability = 1.0, .needs_inputs = torch.shapes};
     for (int scope = first; scope <= (int)last; scope++)
         callback.scopes[scope] = true;
     handles[handle_count++] = torch.add(callback);
