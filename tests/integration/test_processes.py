@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 from capture_questions import losses, range_names, stack_names
 
+from pillion_agent.procfs import find_regions
+from pillion_probes import STRUCTS
+
 Recording = Callable[..., Any]
 Target = Callable[..., Any]
 
@@ -101,6 +104,31 @@ def test_a_job_that_announces_itself_elsewhere_is_found(recording: Recording, ta
     capture = session.finish()
     assert range_names(capture).count("counted") >= seen.ranges - 1  # a record of the thread's name is among them
     assert not losses(capture)
+
+
+def test_a_job_that_nobody_records_is_told_so(agent: Any, target: Target) -> None:
+    """It records from its first range, in case the agent wants it."""
+    from pillion._client import AgentClient
+
+    victim = target("emit_on_demand", 101)
+    victim.go()
+    deadline_s = time.monotonic() + 30
+    with AgentClient() as client:
+        while time.monotonic() < deadline_s:
+            client.status()  # an answer is a turn of the agent's loop
+            regions = find_regions(victim.pid)
+            # A ring is claimed after the region was offered.
+            if regions and region_word(regions[0], "ring_count") and not region_word(regions[0], "recording"):
+                break
+        else:
+            pytest.fail("the job still records for nobody")
+    assert victim.answer()["ranges"] == 101
+
+
+def region_word(region: str, field: str) -> int:
+    fmt, offset = STRUCTS["pln_region"].fields[field]
+    with open(region, "rb") as file:
+        return int(np.frombuffer(file.read(4096), fmt, 1, offset)[0])
 
 
 def test_a_killed_job_leaves_its_whole_records(recording: Recording, target: Target) -> None:
