@@ -55,8 +55,17 @@ class _AfterTorch:
             print(f"pillion: no operators of torch: {error}", file=sys.stderr)
             return
         if result == -errno.ENOSYS and missing.value:
-            symbol = missing.value.decode()
-            print(f"pillion: no operators of torch {torch.__version__}: it has no {symbol}", file=sys.stderr)
+            self._annotate_operators(torch, missing.value.decode())
+
+    def _annotate_operators(self, torch: Any, symbol: str) -> None:
+        """The next best: torch's own annotations, for the main thread and autograd's that work for it."""
+        version = torch.__version__
+        try:
+            torch.autograd.profiler.emit_itt().__enter__()
+        except Exception as error:
+            print(f"pillion: no operators of torch {version}: it has no {symbol}, nor ITT: {error}", file=sys.stderr)
+        else:
+            print(f"pillion: only the main thread's operators of torch {version}: it has no {symbol}", file=sys.stderr)
 
 
 def _run_the_other_sitecustomize() -> None:
