@@ -6,20 +6,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pillion
-
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+import _c_program
 
 
 def main() -> None:
-    library = Path(pillion.__file__).with_name("libpillion.so")
     with tempfile.TemporaryDirectory() as directory:
-        program = Path(directory, "c_ranges")
-        paths = [f"-I{ROOT / 'cffi_build' / 'include'}", f"-I{ROOT / 'probes'}"]
-        libraries = [str(library), f"-Wl,-rpath,{library.parent}"]
-        subprocess.run(["gcc", "-O2", *paths, "-o", str(program), str(HERE / "c_ranges.c"), *libraries], check=True)
-        subprocess.run([str(program)], check=True)
+        subprocess.run([str(_c_program.build("c_ranges", Path(directory)))], check=True)
 
 
 if __name__ == "__main__":
