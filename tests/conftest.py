@@ -182,6 +182,27 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return build
 
 
+# ---- a GPU that is none ----
+
+
+@pytest.fixture(scope="session")
+def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """``fake_gpu(version="12.6", missing=())`` builds the stand-ins for a version of CUDA once: tests/fake_gpu."""
+    spec = importlib.util.spec_from_file_location("fake_gpu_build", Path(__file__).parent / "fake_gpu" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    built: dict[tuple[str, ...], Any] = {}
+
+    def build(version: str = "12.6", missing: tuple[str, ...] = ()) -> Any:
+        key = (version, *missing)
+        if key not in built:
+            built[key] = module.build(tmp_path_factory.mktemp(f"cuda-{version}"), version, missing)
+        return built[key]
+
+    return build
+
+
 # ---- the agent ----
 
 

@@ -1,0 +1,319 @@
+/* A job that uses the GPU, and knows exactly how.
+ *
+ *     gpu_job [launches=N] [driver=N] [copies=N] [peers=N] [sets=N] [allocations=N] [events=N] [syncs=N] [graphs=N]
+ *             [streams=N] [threads=N] [wait]
+ *
+ * A victim as tests/targets/handshake.py says. Each number is of all threads together; what a thread does of each kind
+ * alternates. Every third launch is of spin_for, by turns for 101 to 701 ns, the others are of scale and add. A graph has
+ * five kernels. The answer:
+ *
+ *     {"calls": {name: count}, "kernels": {name: {"count": …, "ns": …}}, "copies": {"HtoD": {"count", "bytes", "ns"}, …},
+ *      "launches": {tid: count}, "graph_launches": …}
+ *
+ * calls: of the runtime and, with driver=N, of the driver, from 'ready' on. launches: by thread, graphs not among them.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda_api.h"
+
+enum { STREAMS = 64, THREADS = 64, GRAPH_NODES = 5, BYTES = 4099 };
+enum { LAUNCHES, DRIVER, COPIES, PEERS, SETS, ALLOCATIONS, EVENTS, SYNCS, GRAPHS, WORK };
+
+static const char *const work_names[WORK] = {"launches",    "driver", "copies", "peers", "sets",
+                                             "allocations", "events", "syncs",  "graphs"};
+
+/* ---- kernels, registered as nvcc's start-up code does ---- */
+
+#define KERNELS(X) X(_Z8spin_form, spin_for) X(_Z5scalePfi, scale) X(_Z3addPfS_S_i, add)
+#define KERNEL_INDEX(mangled, name) K_##name,
+#define KERNEL_NAME(mangled, name) #mangled,
+#define KERNEL_STUB(mangled, name)            \
+    static void name(void) {                  \
+        __asm__ volatile("" ::"i"(K_##name)); \
+    }
+#define KERNEL_FUNCTION(mangled, name) (const void *)name,
+enum { KERNELS(KERNEL_INDEX) KERNEL_COUNT };
+KERNELS(KERNEL_STUB)
+static const char *const kernel_names[] = {KERNELS(KERNEL_NAME)};
+static const void *const kernel_functions[] = {KERNELS(KERNEL_FUNCTION)};
+
+__attribute__((constructor)) static void register_kernels(void) {
+    static int binary;
+    void **handle = __cudaRegisterFatBinary(&binary);
+    for (int i = 0; i < KERNEL_COUNT; i++)
+        __cudaRegisterFunction(handle, kernel_functions[i], (char *)kernel_names[i], kernel_names[i], -1, NULL, NULL,
+                               NULL, NULL, NULL);
+    __cudaRegisterFatBinaryEnd(handle);
+}
+
+/* ---- the truth ---- */
+
+#define CALLS(X)             \
+    X(cudaLaunchKernel)      \
+    X(cudaMemcpyAsync)       \
+    X(cudaMemcpyPeerAsync)   \
+    X(cudaMemsetAsync)       \
+    X(cudaMalloc)            \
+    X(cudaFree)              \
+    X(cudaEventRecord)       \
+    X(cudaEventSynchronize)  \
+    X(cudaStreamWaitEvent)   \
+    X(cudaStreamSynchronize) \
+    X(cudaDeviceSynchronize) \
+    X(cudaGraphLaunch)       \
+    X(cuLaunchKernel)
+#define CALL_INDEX(name) CALL_##name,
+#define CALL_NAME(name) #name,
+enum { CALLS(CALL_INDEX) CALL_COUNT };
+static const char *const call_names[] = {CALLS(CALL_NAME)};
+
+enum { HTOD, DTOH, PTOP, MEMSET, COPY_COUNT };
+static const char *const copy_names[] = {"HtoD", "DtoH", "PtoP", "memset"};
+
+struct truth {
+    uint64_t calls[CALL_COUNT];
+    uint64_t kernels[KERNEL_COUNT], kernel_ns[KERNEL_COUNT];
+    uint64_t copies[COPY_COUNT], copy_bytes[COPY_COUNT], copy_ns[COPY_COUNT];
+    uint64_t launches;
+};
+
+static void fail(const char *what, int error) {
+    fprintf(stderr, "gpu_job: %s: %s\n", what, cudaGetErrorString(error));
+    exit(1);
+}
+
+static void check(const char *what, int error) {
+    if (error != 0)
+        fail(what, error);
+}
+
+#define CALL(truth, name, ...) ((truth)->calls[CALL_##name]++, check(#name, name(__VA_ARGS__)))
+
+static uint64_t spin_ns(uint64_t number) {
+    return 101 + number % 7 * 100;
+}
+
+static uint64_t kernel_ns(int kernel, uint64_t number) {
+    return kernel == K_spin_for ? spin_ns(number) : 1009 + 31 * strlen(kernel_names[kernel]);
+}
+
+static void count_kernel(struct truth *truth, int kernel, uint64_t number) {
+    truth->kernels[kernel]++;
+    truth->kernel_ns[kernel] += kernel_ns(kernel, number);
+}
+
+static void count_copy(struct truth *truth, int copy, uint64_t bytes) {
+    truth->copies[copy]++;
+    truth->copy_bytes[copy] += bytes;
+    truth->copy_ns[copy] += copy == MEMSET ? 257 + (bytes + 63) / 64 : 509 + (bytes + 15) / 16;
+}
+
+/* ---- the work ---- */
+
+static uint64_t totals[WORK];
+static uint64_t stream_count = 1, thread_count = 1;
+static cudaStream_t streams[STREAMS];
+static cudaGraphExec_t graph;
+static CUfunction functions[KERNEL_COUNT];
+static void *memory, *peer_memory;
+
+static void set_up(void) {
+    check("cudaSetDevice", cudaSetDevice(1));
+    check("cudaMalloc", cudaMalloc(&peer_memory, BYTES));
+    check("cudaSetDevice", cudaSetDevice(0));
+    check("cudaMalloc", cudaMalloc(&memory, BYTES));
+    for (uint64_t i = 0; i < stream_count; i++)
+        check("cudaStreamCreate", cudaStreamCreate(&streams[i]));
+    CUmodule module;
+    check("cuModuleLoadData", cuModuleLoadData(&module, ""));
+    for (int i = 0; i < KERNEL_COUNT; i++)
+        check("cuModuleGetFunction", cuModuleGetFunction(&functions[i], module, kernel_names[i]));
+    cudaGraph_t made;
+    check("cudaGraphCreate", cudaGraphCreate(&made, 0));
+    for (uint64_t i = 0; i < GRAPH_NODES; i++) {
+        uint64_t duration_ns = spin_ns(i);
+        void *arguments[] = {&duration_ns};
+        struct cudaKernelNodeParams params = {.func = kernel_functions[K_spin_for],
+                                              .gridDim = {2, 1, 1},
+                                              .blockDim = {64, 1, 1},
+                                              .kernelParams = arguments};
+        cudaGraphNode_t node;
+        check("cudaGraphAddKernelNode", cudaGraphAddKernelNode(&node, made, NULL, 0, &params));
+    }
+#if CUDA_MAJOR >= 12
+    check("cudaGraphInstantiate", cudaGraphInstantiate(&graph, made, 0));
+#else
+    check("cudaGraphInstantiate", cudaGraphInstantiate(&graph, made, NULL, NULL, 0));
+#endif
+}
+
+static void launch(struct truth *truth, uint64_t number, cudaStream_t stream, int through_driver) {
+    int kernel = (int)(number % KERNEL_COUNT);
+    uint64_t duration_ns = spin_ns(number);
+    void *arguments[] = {&duration_ns};
+    if (through_driver)
+        CALL(truth, cuLaunchKernel, functions[kernel], 3, 2, 1, 32, 4, 2, 0, stream, arguments, NULL);
+    else
+        CALL(truth, cudaLaunchKernel, kernel_functions[kernel], (dim3){7, 1, 1}, (dim3){256, 1, 1}, arguments, 16,
+             stream);
+    count_kernel(truth, kernel, number);
+    truth->launches++;
+}
+
+static void copy(struct truth *truth, uint64_t number, cudaStream_t stream) {
+    static char host[THREADS * 2][BYTES]; /* nobody reads it */
+    size_t bytes = 1 + number % BYTES;
+    char *here = host[number % (THREADS * 2)];
+    if (number % 2 == 0)
+        CALL(truth, cudaMemcpyAsync, memory, here, bytes, cudaMemcpyHostToDevice, stream);
+    else
+        CALL(truth, cudaMemcpyAsync, here, memory, bytes, cudaMemcpyDeviceToHost, stream);
+    count_copy(truth, number % 2 == 0 ? HTOD : DTOH, bytes);
+}
+
+static void pass_event(struct truth *truth, cudaEvent_t event, uint64_t number) {
+    CALL(truth, cudaEventRecord, event, streams[number % stream_count]);
+    CALL(truth, cudaStreamWaitEvent, streams[(number + 1) % stream_count], event, 0);
+    CALL(truth, cudaEventSynchronize, event);
+}
+
+static void do_one(struct truth *truth, int work, uint64_t number, cudaEvent_t event) {
+    cudaStream_t stream = streams[number % stream_count];
+    switch (work) {
+    case LAUNCHES:
+    case DRIVER:
+        launch(truth, number, stream, work == DRIVER);
+        break;
+    case COPIES:
+        copy(truth, number, stream);
+        break;
+    case PEERS:
+        CALL(truth, cudaMemcpyPeerAsync, peer_memory, 1, memory, 0, BYTES, stream);
+        count_copy(truth, PTOP, BYTES);
+        break;
+    case SETS:
+        CALL(truth, cudaMemsetAsync, memory, 7, BYTES, stream);
+        count_copy(truth, MEMSET, BYTES);
+        break;
+    case ALLOCATIONS: {
+        void *address;
+        CALL(truth, cudaMalloc, &address, 1 + number);
+        CALL(truth, cudaFree, address);
+        break;
+    }
+    case EVENTS:
+        pass_event(truth, event, number);
+        break;
+    case SYNCS:
+        CALL(truth, cudaStreamSynchronize, stream);
+        break;
+    case GRAPHS:
+        CALL(truth, cudaGraphLaunch, graph, stream);
+        for (uint64_t i = 0; i < GRAPH_NODES; i++)
+            count_kernel(truth, K_spin_for, i);
+        break;
+    }
+}
+
+/* ---- threads, and the answer ---- */
+
+struct worker {
+    pthread_t thread;
+    pid_t tid;
+    uint64_t index;
+    struct truth truth;
+};
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    worker->tid = gettid();
+    check("cudaSetDevice", cudaSetDevice(0));
+    cudaEvent_t event;
+    check("cudaEventCreate", cudaEventCreate(&event));
+    bool any = true;
+    for (uint64_t number = worker->index; any; number += thread_count) {
+        any = false;
+        for (int kind = 0; kind < WORK; kind++)
+            if (number < totals[kind]) {
+                do_one(&worker->truth, kind, number, event);
+                any = true;
+            }
+    }
+    CALL(&worker->truth, cudaDeviceSynchronize);
+    return NULL;
+}
+
+static void print_answer(const struct worker *workers, const struct truth *all) {
+    printf("{\"calls\": {");
+    for (int i = 0; i < CALL_COUNT; i++)
+        printf("%s\"%s\": %lu", i ? ", " : "", call_names[i], all->calls[i]);
+    printf("}, \"kernels\": {");
+    for (int i = 0; i < KERNEL_COUNT; i++)
+        printf("%s\"%s\": {\"count\": %lu, \"ns\": %lu}", i ? ", " : "", kernel_names[i], all->kernels[i],
+               all->kernel_ns[i]);
+    printf("}, \"copies\": {");
+    for (int i = 0; i < COPY_COUNT; i++)
+        printf("%s\"%s\": {\"count\": %lu, \"bytes\": %lu, \"ns\": %lu}", i ? ", " : "", copy_names[i], all->copies[i],
+               all->copy_bytes[i], all->copy_ns[i]);
+    printf("}, \"launches\": {");
+    for (uint64_t i = 0; i < thread_count; i++)
+        printf("%s\"%d\": %lu", i ? ", " : "", workers[i].tid, workers[i].truth.launches);
+    printf("}, \"graph_launches\": %lu}\n", all->calls[CALL_cudaGraphLaunch]);
+    fflush(stdout);
+}
+
+static bool parse(int count, char **words) {
+    bool waits = false;
+    for (int i = 1; i < count; i++) {
+        char *equals = strchr(words[i], '=');
+        uint64_t *number = NULL;
+        waits |= strcmp(words[i], "wait") == 0;
+        if (equals == NULL)
+            continue;
+        *equals = 0;
+        for (int kind = 0; kind < WORK; kind++)
+            if (strcmp(words[i], work_names[kind]) == 0)
+                number = &totals[kind];
+        number = strcmp(words[i], "streams") == 0   ? &stream_count
+                 : strcmp(words[i], "threads") == 0 ? &thread_count
+                                                    : number;
+        if (number == NULL) {
+            fprintf(stderr, "gpu_job: what is %s?\n", words[i]);
+            exit(2);
+        }
+        *number = strtoull(equals + 1, NULL, 10);
+    }
+    if (stream_count == 0 || stream_count > STREAMS || thread_count == 0 || thread_count > THREADS)
+        exit(2);
+    return waits;
+}
+
+int main(int count, char **words) {
+    static struct worker workers[THREADS];
+    static struct truth all;
+    bool waits = parse(count, words);
+    set_up();
+    printf("ready {\"pid\": %d, \"tid\": %d}\n", getpid(), gettid());
+    fflush(stdout);
+    if (waits)
+        getchar();
+    for (uint64_t i = 0; i < thread_count; i++) {
+        workers[i].index = i;
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (uint64_t i = 0; i < thread_count; i++) {
+        pthread_join(workers[i].thread, NULL);
+        const uint64_t *from = (const uint64_t *)&workers[i].truth;
+        for (size_t j = 0; j < sizeof all / sizeof *from; j++)
+            ((uint64_t *)&all)[j] += from[j];
+    }
+    print_answer(workers, &all);
+    while (waits && getchar() != EOF)
+        ;
+    return 0;
+}
