@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cupti.h"
 
@@ -57,20 +58,40 @@ void *cupti_cuda_symbol(const char *name) {
     return dlsym(cuda, name);
 }
 
-enum cupti_result cupti_attach(void) {
-    pthread_mutex_lock(&lock);
+static bool find_driver(void) {
     if (cuda == NULL && cupti_switch("FAKE_CUPTI", "no_driver") == 0)
         cuda = dlopen("libcuda.so.1", RTLD_NOW);
-    if (cuda != NULL && !attached) {
+    return cuda != NULL;
+}
+
+/* The answers without a driver were those of the public packages on a machine without one; 13.2's crashed instead. */
+enum cupti_result cupti_attach(void) {
+    pthread_mutex_lock(&lock);
+    if (find_driver() && !attached) {
         CUDA(fake_gpu_set_tool)(&tool);
         attached = true;
     }
     pthread_mutex_unlock(&lock);
-    /* As the real ones answer on a machine without a driver. */
     return attached ? OK : cupti_release() < 13000 ? NO_INITIALIZATION : UNKNOWN_ERROR;
 }
 
+enum cupti_result cupti_gate(void) {
+    pthread_mutex_lock(&lock);
+    bool found = find_driver();
+    pthread_mutex_unlock(&lock);
+    return found || cupti_release() < 13020 ? OK : UNKNOWN_ERROR;
+}
+
+uint64_t cupti_now(void) {
+    if (cuda != NULL)
+        return CUDA(fake_gpu_now)();
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 EXPORT int cuptiFinalize(void) {
+    CUPTI_GATE();
     pthread_mutex_lock(&lock);
     if (attached) {
         CUDA(fake_gpu_set_tool)(NULL);
@@ -86,6 +107,7 @@ EXPORT int cuptiFinalize(void) {
 }
 
 EXPORT int cuptiGetVersion(uint32_t *version) {
+    CUPTI_GATE();
     if (version == NULL)
         return INVALID_PARAMETER;
     *version = cupti_version();
@@ -93,10 +115,11 @@ EXPORT int cuptiGetVersion(uint32_t *version) {
 }
 
 EXPORT int cuptiGetTimestamp(uint64_t *timestamp) {
-    enum cupti_result result = timestamp == NULL ? INVALID_PARAMETER : cupti_attach();
-    if (result == OK)
-        *timestamp = CUDA(fake_gpu_now)();
-    return result;
+    CUPTI_GATE();
+    if (timestamp == NULL)
+        return INVALID_PARAMETER;
+    *timestamp = cupti_now();
+    return OK;
 }
 
 EXPORT int cuptiGetContextId(struct gpu_context *context, uint32_t *id) {
@@ -142,15 +165,15 @@ EXPORT int cuptiGetResultString(int result, const char **text) {
         {MULTIPLE_SUBSCRIBERS, "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"},
         {UNKNOWN_ERROR, "CUPTI_ERROR_UNKNOWN"},
     };
+    CUPTI_GATE();
     if (text == NULL)
         return INVALID_PARAMETER;
-    if (cupti_release() >= 13050 && !attached)
-        return OK; /* 13.5 without a driver: says that all is well and leaves the pointer as it was */
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if ((int)texts[i].result == result) {
             *text = texts[i].text;
             return OK;
         }
+    *text = "<unknown>";
     return INVALID_PARAMETER;
 }
 

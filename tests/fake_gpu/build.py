@@ -17,10 +17,14 @@ VERSIONS = (
 
 _FLAGS = ["-std=gnu2x", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-pthread"]
 _LIBRARY_FLAGS = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,nodelete", "-Wl,--no-undefined"]
-_CUDA = ("tool", "device", "memory", "driver", "copies", "kernels")
+_CUDA = ("tool", "device", "memory", "driver", "streams", "copies", "kernels")
 _CUDART = ("runtime", "runtime_copies", "runtime_kernels")
 _CUPTI = ("attach", "callbacks", "kinds", "work_records", "state_records", "queue", "versions")
-_SINCE_12_5 = {"cuptiActivityEnableDriverApi", "cuptiActivityEnableRuntimeApi"}
+_SINCE = {
+    "cuptiActivityEnableDriverApi": "12.5",
+    "cuptiActivityEnableRuntimeApi": "12.5",
+    "cuptiActivityEnableCudaEventDeviceTimestamps": "13.0",
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ def build(directory: Path, version: str = "12.6", missing: Collection[str] = ())
     """
     major, minor = version.split(".")
     cuda_version = f"-DCUDA_VERSION={int(major) * 1000 + int(minor) * 10}"
-    cupti_missing = {*missing, *(_SINCE_12_5 if VERSIONS.index(version) < VERSIONS.index("12.5") else ())}
+    younger = {name for name, since in _SINCE.items() if VERSIONS.index(version) < VERSIONS.index(since)}
+    cupti_missing = {*missing, *younger}
     cudart = f"libcudart.so.{'11.0' if major == '11' else major}"
     cupti = f"libcupti.so.{version if major == '11' else major}"
     directory.mkdir(parents=True, exist_ok=True)

@@ -78,6 +78,7 @@ static bool is_subscribed(const struct subscriber *handle) {
 }
 
 EXPORT int cuptiUnsubscribe(struct subscriber *handle) {
+    CUPTI_GATE();
     if (!is_subscribed(handle))
         return INVALID_PARAMETER;
     callbacks_forget();
@@ -85,6 +86,7 @@ EXPORT int cuptiUnsubscribe(struct subscriber *handle) {
 }
 
 EXPORT int cuptiEnableCallback(uint32_t enable, struct subscriber *handle, int domain, uint32_t cbid) {
+    CUPTI_GATE();
     if (!is_subscribed(handle) || domain <= 0 || domain >= DOMAINS || cbid >= CALLBACKS)
         return INVALID_PARAMETER;
     enabled[domain][cbid] = enable != 0;
@@ -92,6 +94,7 @@ EXPORT int cuptiEnableCallback(uint32_t enable, struct subscriber *handle, int d
 }
 
 EXPORT int cuptiEnableDomain(uint32_t enable, struct subscriber *handle, int domain) {
+    CUPTI_GATE();
     if (!is_subscribed(handle) || domain <= 0 || domain >= DOMAINS)
         return INVALID_PARAMETER;
     for (uint32_t cbid = 0; cbid < CALLBACKS; cbid++)
@@ -152,14 +155,14 @@ void callback_enter(struct gpu_call *call) {
     if (call_recorded(call)) {
         if (call->outer == NULL || call->outer->start_ns == 0)
             record_external(call);
-        call->start_ns = CUDA(fake_gpu_now)();
+        call->start_ns = cupti_now();
     }
     if (wanted(call->domain, call->cbid))
         call_back_for(call, 0);
 }
 
 void callback_leave(struct gpu_call *call) {
-    uint64_t end_ns = call->start_ns != 0 ? CUDA(fake_gpu_now)() : 0;
+    uint64_t end_ns = call->start_ns != 0 ? cupti_now() : 0;
     if (wanted(call->domain, call->cbid))
         call_back_for(call, 1);
     if (call->start_ns != 0 && call_recorded(call))
@@ -184,20 +187,21 @@ void callback_sync(const struct gpu_sync *sync) {
     call_back(GPU_SYNCHRONIZE, cbid, &data);
 }
 
-#define NAMED(function, id) \
-    if (cbid == (id)) {     \
-        *name = #function;  \
-        return OK;          \
-    }
+#define NAMED(function, id, ...) \
+    if (cbid == (id))            \
+        *name = #function __VA_OPT__("_" #__VA_ARGS__);
 
-/* Without the version that the real one adds to the names of the runtime's functions (cudaMalloc_v3020). */
 EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name) {
-    if (name != NULL && domain == GPU_DRIVER) {
+    if (name == NULL)
+        return INVALID_PARAMETER;
+    CUPTI_GATE();
+    *name = NULL;
+    if (domain == GPU_DRIVER) {
         DRIVER_CALLS(NAMED)
-    } else if (name != NULL && domain == GPU_RUNTIME) {
+    } else if (domain == GPU_RUNTIME) {
         RUNTIME_CALLS(NAMED)
     }
-    return INVALID_PARAMETER;
+    return *name == NULL ? INVALID_PARAMETER : OK;
 }
 
 EXPORT bool fake_cupti_subscribed(void) {

@@ -2,7 +2,7 @@
 #ifndef FAKE_GPU_CALLS_H
 #define FAKE_GPU_CALLS_H
 
-/* X(function, callback id) */
+/* X(function, callback id), of the runtime also the version by which CUPTI names it */
 #define DRIVER_CALLS(X)                  \
     X(cuInit, 1)                         \
     X(cuDriverGetVersion, 2)             \
@@ -58,43 +58,43 @@
     X(cuGraphAddKernelNode_v2, 689)      \
     X(cuCtxCreate_v4, 757)               \
     X(cuEventElapsedTime_v2, 780)
-#define RUNTIME_CALLS(X)                                       \
-    X(cudaGetDeviceCount, 3)                                   \
-    X(cudaGetLastError, 10)                                    \
-    X(cudaSetDevice, 16)                                       \
-    X(cudaGetDevice, 17)                                       \
-    X(cudaMalloc, 20)                                          \
-    X(cudaFree, 22)                                            \
-    X(cudaMemcpy, 31)                                          \
-    X(cudaMemcpyAsync, 41)                                     \
-    X(cudaMemset, 49)                                          \
-    X(cudaMemsetAsync, 51)                                     \
-    X(cudaStreamCreate, 129)                                   \
-    X(cudaStreamSynchronize, 131)                              \
-    X(cudaEventCreate, 133)                                    \
-    X(cudaEventCreateWithFlags, 134)                           \
-    X(cudaEventRecord, 135)                                    \
-    X(cudaEventDestroy, 136)                                   \
-    X(cudaEventSynchronize, 137)                               \
-    X(cudaEventQuery, 138)                                     \
-    X(cudaEventElapsedTime, 139)                               \
-    X(cudaStreamWaitEvent, 147)                                \
-    X(cudaMemcpyPeerAsync, 161)                                \
-    X(cudaDeviceSynchronize, 165)                              \
-    X(cudaStreamCreateWithFlags, 198)                          \
-    X(cudaStreamDestroy, 201)                                  \
-    X(cudaLaunchKernel, 211)                                   \
-    X(cudaGraphCreate, 286)                                    \
-    X(cudaGraphAddKernelNode, 289)                             \
-    X(cudaGraphInstantiate, CUDA_VERSION >= 12000 ? 443 : 310) \
-    X(cudaGraphLaunch, 311)                                    \
-    X(cudaGraphExecDestroy, 313)                               \
-    X(cudaGraphDestroy, 314)                                   \
-    X(cudaMallocAsync, 373)                                    \
-    X(cudaFreeAsync, 375)                                      \
-    X(cudaLaunchKernelExC, 430)                                \
-    X(__cudaLaunchKernel, 505)
-#define GPU_CBID(function, id) CBID_##function = id,
+#define RUNTIME_CALLS(X)                                               \
+    X(cudaGetDeviceCount, 3, v3020)                                    \
+    X(cudaGetLastError, 10, v3020)                                     \
+    X(cudaSetDevice, 16, v3020)                                        \
+    X(cudaGetDevice, 17, v3020)                                        \
+    X(cudaMalloc, 20, v3020)                                           \
+    X(cudaFree, 22, v3020)                                             \
+    X(cudaMemcpy, 31, v3020)                                           \
+    X(cudaMemcpyAsync, 41, v3020)                                      \
+    X(cudaMemset, 49, v3020)                                           \
+    X(cudaMemsetAsync, 51, v3020)                                      \
+    X(cudaStreamCreate, 129, v3020)                                    \
+    X(cudaStreamSynchronize, 131, v3020)                               \
+    X(cudaEventCreate, 133, v3020)                                     \
+    X(cudaEventCreateWithFlags, 134, v3020)                            \
+    X(cudaEventRecord, 135, v3020)                                     \
+    X(cudaEventDestroy, 136, v3020)                                    \
+    X(cudaEventSynchronize, 137, v3020)                                \
+    X(cudaEventQuery, 138, v3020)                                      \
+    X(cudaEventElapsedTime, 139, v3020)                                \
+    X(cudaStreamWaitEvent, 147, v3020)                                 \
+    X(cudaMemcpyPeerAsync, 161, v4000)                                 \
+    X(cudaDeviceSynchronize, 165, v3020)                               \
+    X(cudaStreamCreateWithFlags, 198, v5000)                           \
+    X(cudaStreamDestroy, 201, v5050)                                   \
+    X(cudaLaunchKernel, 211, v7000)                                    \
+    X(cudaGraphCreate, 286, v10000)                                    \
+    X(cudaGraphAddKernelNode, 289, v10000)                             \
+    X(cudaGraphInstantiate, CUDA_VERSION >= 12000 ? 443 : 310, v10000) \
+    X(cudaGraphLaunch, 311, v10000)                                    \
+    X(cudaGraphExecDestroy, 313, v10000)                               \
+    X(cudaGraphDestroy, 314, v10000)                                   \
+    X(cudaMallocAsync, 373, v11020)                                    \
+    X(cudaFreeAsync, 375, v11020)                                      \
+    X(cudaLaunchKernelExC, 430, v11060)                                \
+    X(__cudaLaunchKernel, 505, v13000)
+#define GPU_CBID(function, id, ...) CBID_##function = id,
 enum { DRIVER_CALLS(GPU_CBID) RUNTIME_CALLS(GPU_CBID) };
 #undef GPU_CBID
 

@@ -20,6 +20,14 @@ enum cupti_result {
 
 /* Finds libcuda and looks on at it. Every function of CUPTI that needs the driver begins with it. */
 enum cupti_result cupti_attach(void);
+/* Some do not need it, but from 13.2 on: without a driver these have an answer of their own only before. */
+enum cupti_result cupti_gate(void);
+#define CUPTI_GATE()              \
+    do {                          \
+        if (cupti_gate() != OK)   \
+            return UNKNOWN_ERROR; \
+    } while (0)
+uint64_t cupti_now(void);
 /* A private function of libcuda, after cupti_attach. */
 #define CUDA(function)                                        \
     ({                                                        \
@@ -48,6 +56,8 @@ void callbacks_finalize(void);
 bool kind_enabled(uint32_t kind);
 bool call_recorded(const struct gpu_call *call);
 uint32_t cupti_tid(void);
+bool latencies_wanted(void);
+bool event_times_wanted(void);
 void kinds_forget(void);
 
 /* ---- the producers of records ---- */

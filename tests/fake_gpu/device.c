@@ -185,7 +185,7 @@ static bool is_fast(void) {
     return fast;
 }
 
-bool gpu_is_done(uint64_t done_ns) {
+EXPORT bool fake_gpu_is_done(uint64_t done_ns) {
     return is_fast() || fake_gpu_now() >= done_ns;
 }
 

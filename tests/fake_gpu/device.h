@@ -24,7 +24,6 @@ uint64_t gpu_event_done_ns(const struct gpu_event *event);
 void gpu_stream_wait(struct gpu_stream *stream, const struct gpu_event *event);
 /* Returns when the clock says done_ns, or at once with FAKE_GPU_FAST=1. */
 void gpu_wait_until(uint64_t done_ns);
-bool gpu_is_done(uint64_t done_ns);
 
 uint64_t gpu_memory_new(uint64_t bytes);
 /* Returns its bytes, 0 where address was not allocated. */

@@ -141,6 +141,8 @@ struct gpu_tool {
 void fake_gpu_set_tool(const struct gpu_tool *tool);
 void fake_gpu_set_clock(uint64_t (*clock)(void));
 uint64_t fake_gpu_now(void);
+/* Has the clock come to done_ns, or is nobody to wait for it (FAKE_GPU_FAST=1)? */
+bool fake_gpu_is_done(uint64_t done_ns);
 void fake_gpu_enter(struct gpu_call *call);
 int fake_gpu_leave(struct gpu_call *call, int result);
 bool fake_gpu_initialized(void);

@@ -12,6 +12,7 @@ static _Atomic bool enabled[ACTIVITIES];
 static _Atomic bool recorded[2][CALLBACKS]; /* calls of the driver, of the runtime */
 static _Atomic bool ever_enabled;           /* a kind, since the start or the last cuptiFinalize */
 static _Atomic int tid_type;
+static _Atomic bool latencies, event_times;
 static size_t attributes[ATTRIBUTES];
 
 static _Thread_local struct {
@@ -85,6 +86,7 @@ EXPORT int cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable) {
  * a client which has the order wrong is found out.
  */
 EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void)) {
+    CUPTI_GATE();
     if (clock == NULL)
         return INVALID_PARAMETER;
     enum cupti_result result = cupti_attach();
@@ -100,10 +102,12 @@ EXPORT int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void)) {
 
 /* 0, the default: pthread_self(), cut to 32 bits. 1: the kernel's. */
 EXPORT int cuptiSetThreadIdType(int type) {
-    if (type != 0 && type != 1)
+    enum cupti_result result = cupti_attach();
+    if (result == OK && type != 0 && type != 1)
         return UNSUPPORTED;
-    tid_type = type;
-    return OK;
+    if (result == OK)
+        tid_type = type;
+    return result;
 }
 
 EXPORT int cuptiGetThreadIdType(int *type) {
@@ -111,6 +115,31 @@ EXPORT int cuptiGetThreadIdType(int *type) {
         return INVALID_PARAMETER;
     *type = tid_type;
     return OK;
+}
+
+static int set_option(_Atomic bool *option, uint8_t enable) {
+    enum cupti_result result = cupti_attach();
+    if (result == OK)
+        *option = enable != 0;
+    return result;
+}
+
+/* Kernels' records say when they were queued and submitted. */
+EXPORT int cuptiActivityEnableLatencyTimestamps(uint8_t enable) {
+    return set_option(&latencies, enable);
+}
+
+/* Records of events say when the device came to them. */
+EXPORT int cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t enable) {
+    return set_option(&event_times, enable);
+}
+
+bool latencies_wanted(void) {
+    return latencies;
+}
+
+bool event_times_wanted(void) {
+    return event_times;
 }
 
 uint32_t cupti_tid(void) {
@@ -122,6 +151,9 @@ static size_t attribute_bytes(uint32_t attribute) {
 }
 
 static int access_attribute(uint32_t attribute, size_t *bytes, const void *value) {
+    enum cupti_result result = cupti_attach();
+    if (result != OK)
+        return result;
     if (attribute >= ATTRIBUTES || bytes == NULL || value == NULL)
         return INVALID_PARAMETER;
     return *bytes < attribute_bytes(attribute) ? 10 : OK; /* CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT */
@@ -144,15 +176,23 @@ EXPORT int cuptiActivityGetAttribute(uint32_t attribute, size_t *bytes, void *va
 /* ---- external ids ---- */
 
 EXPORT int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) {
+    CUPTI_GATE();
     if (kind == 0 || kind >= EXTERNAL_KINDS || external[kind].depth == EXTERNAL_DEPTH)
         return INVALID_PARAMETER;
+    enum cupti_result result = cupti_attach();
+    if (result != OK)
+        return result;
     external[kind].ids[external[kind].depth++] = id;
     return OK;
 }
 
 EXPORT int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last) {
+    CUPTI_GATE();
     if (kind == 0 || kind >= EXTERNAL_KINDS)
         return INVALID_PARAMETER;
+    enum cupti_result result = cupti_attach();
+    if (result != OK)
+        return result;
     if (external[kind].depth == 0)
         return QUEUE_EMPTY;
     external[kind].depth--;
@@ -184,6 +224,7 @@ void kinds_forget(void) {
     record_calls(1, false);
     ever_enabled = false;
     tid_type = 0;
+    latencies = event_times = false;
 }
 
 /* Bit k: kind k. */

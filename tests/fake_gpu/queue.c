@@ -31,7 +31,7 @@ static complete_function complete;
 static struct buffer *current, *full; /* full: the oldest first */
 static size_t outstanding;            /* buffers that the client gave and did not get back */
 static unsigned delivering;           /* threads that are in the client's complete() */
-static bool worker_runs;
+static uint32_t period_ms; /* of cuptiActivityFlushPeriod, 0: none */
 static size_t dropped;
 static size_t emitted[ACTIVITIES + 1], abandoned; /* the last of emitted: of an unknown kind */
 
@@ -52,22 +52,21 @@ static void forget_unfinished(const struct buffer *buffer, uint64_t now_ns) {
     }
 }
 
-static bool is_fast(void) {
-    const char *text = getenv("FAKE_GPU_FAST");
-    return text != NULL && *text == '1';
+static bool is_done(const struct buffer *buffer) {
+    return CUDA(fake_gpu_is_done)(buffer->done_ns);
 }
 
 static void deliver(struct buffer *buffer) {
     complete_function deliver_to = complete;
-    uint64_t start_ns = CUDA(fake_gpu_now)();
-    if (!is_fast() && buffer->done_ns > start_ns)
+    uint64_t start_ns = cupti_now();
+    if (!is_done(buffer))
         forget_unfinished(buffer, start_ns);
     delivering++;
     outstanding--;
     pthread_mutex_unlock(&lock);
     deliver_to(NULL, 0, buffer->data, buffer->bytes, buffer->valid);
     if (kind_enabled(OVERHEAD))
-        record_overhead(OVERHEAD_BUFFER_FLUSH, start_ns, CUDA(fake_gpu_now)());
+        record_overhead(OVERHEAD_BUFFER_FLUSH, start_ns, cupti_now());
     pthread_mutex_lock(&lock);
     free(buffer);
     delivering--;
@@ -76,31 +75,12 @@ static void deliver(struct buffer *buffer) {
 
 static struct buffer *take_full(bool forced) {
     struct buffer **link = &full;
-    uint64_t now_ns = CUDA(fake_gpu_now)();
-    while (*link != NULL && !forced && !is_fast() && (*link)->done_ns > now_ns)
+    while (*link != NULL && !forced && !is_done(*link))
         link = &(*link)->next;
     struct buffer *buffer = *link;
     if (buffer != NULL)
         *link = buffer->next;
     return buffer;
-}
-
-static void *work(void *unused) {
-    (void)unused;
-    pthread_mutex_lock(&lock);
-    for (;;) {
-        struct buffer *buffer = take_full(false);
-        if (buffer != NULL) {
-            deliver(buffer);
-        } else if (full == NULL) {
-            pthread_cond_wait(&changed, &lock);
-        } else { /* what it tells has not all happened */
-            pthread_mutex_unlock(&lock);
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-            pthread_mutex_lock(&lock);
-        }
-    }
-    return NULL;
 }
 
 static void complete_current(void) {
@@ -109,10 +89,47 @@ static void complete_current(void) {
         link = &(*link)->next;
     *link = current;
     current = NULL;
+}
+
+static void wait_ms(uint32_t milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)milliseconds * 1000000;
+    until.tv_sec += (time_t)(ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    pthread_cond_timedwait(&changed, &lock, &until);
+}
+
+static bool may_complete_current(bool forced) {
+    return current != NULL && (forced || (current->valid > 0 && is_done(current)));
+}
+
+static void *work(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        struct buffer *buffer = take_full(false);
+        if (buffer != NULL)
+            deliver(buffer);
+        else if (full != NULL) /* what it tells has not all happened */
+            wait_ms(1);
+        else if (period_ms == 0)
+            pthread_cond_wait(&changed, &lock);
+        else {
+            wait_ms(period_ms);
+            if (period_ms != 0 && may_complete_current(false))
+                complete_current();
+        }
+    }
+    return NULL;
+}
+
+static void wake_worker(void) {
+    static bool runs;
     pthread_t thread;
-    if (!worker_runs && pthread_create(&thread, NULL, work, NULL) == 0) {
+    if (!runs && pthread_create(&thread, NULL, work, NULL) == 0) {
         pthread_detach(thread);
-        worker_runs = true;
+        runs = true;
     }
     pthread_cond_broadcast(&changed);
 }
@@ -145,8 +162,10 @@ void queue_append(const void *record, uint64_t done_ns) {
     memcpy(&kind, record, sizeof kind);
     size_t bytes = record_bytes(kind);
     pthread_mutex_lock(&lock);
-    if (current != NULL && !has_room(current, bytes))
+    if (current != NULL && !has_room(current, bytes)) {
         complete_current();
+        wake_worker();
+    }
     if (current == NULL)
         current = new_buffer();
     if (current == NULL || !has_room(current, bytes)) { /* none, or one that is too small for anything */
@@ -165,11 +184,9 @@ void queue_append(const void *record, uint64_t done_ns) {
 /* ---- what the client calls ---- */
 
 EXPORT int cuptiActivityRegisterCallbacks(request_function new_request, complete_function new_complete) {
+    CUPTI_GATE();
     if (new_request == NULL || new_complete == NULL)
         return INVALID_PARAMETER;
-    enum cupti_result result = cupti_attach();
-    if (result != OK)
-        return result;
     pthread_mutex_lock(&lock);
     request = new_request;
     complete = new_complete;
@@ -187,7 +204,7 @@ EXPORT int cuptiActivityFlushAll(uint32_t flag) {
         pthread_mutex_unlock(&lock);
         return INVALID_OPERATION;
     }
-    if (current != NULL && (forced || (current->valid > 0 && (is_fast() || current->done_ns <= CUDA(fake_gpu_now)()))))
+    if (may_complete_current(forced))
         complete_current();
     struct buffer *buffer;
     while ((buffer = take_full(forced)) != NULL)
@@ -203,21 +220,14 @@ EXPORT int cuptiActivityFlush(void *context, uint32_t stream, uint32_t flag) {
     return cuptiActivityFlushAll(flag);
 }
 
-EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
-    if (buffer == NULL || record == NULL)
-        return INVALID_PARAMETER;
-    uint32_t kind;
-    uint8_t *next = buffer;
-    if (*record != NULL) {
-        memcpy(&kind, *record, sizeof kind);
-        next = *record + record_bytes(kind);
-    }
-    if (next >= buffer + valid)
-        return MAX_LIMIT_REACHED;
-    memcpy(&kind, next, sizeof kind);
-    if (record_bytes(kind) == 0 || record_bytes(kind) > (size_t)(buffer + valid - next))
-        return INVALID_KIND;
-    *record = next;
+EXPORT int cuptiActivityFlushPeriod(uint32_t milliseconds) {
+    enum cupti_result result = cupti_attach();
+    if (result != OK)
+        return result;
+    pthread_mutex_lock(&lock);
+    period_ms = milliseconds;
+    wake_worker();
+    pthread_mutex_unlock(&lock);
     return OK;
 }
 
@@ -225,6 +235,9 @@ EXPORT int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, siz
     (void)context, (void)stream; /* there is one queue */
     if (count == NULL)
         return INVALID_PARAMETER;
+    CUPTI_GATE();
+    if (cupti_release() < 12050 && cupti_attach() != OK)
+        return NO_INITIALIZATION;
     pthread_mutex_lock(&lock);
     *count = dropped;
     dropped = 0;
@@ -249,6 +262,7 @@ void queue_forget(void) {
     request = NULL;
     complete = NULL;
     dropped = 0;
+    period_ms = 0;
     pthread_mutex_unlock(&lock);
 }
 

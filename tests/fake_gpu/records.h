@@ -26,6 +26,7 @@ enum activity {
     STREAM = 37,
     SYNCHRONIZATION = 38,
     EXTERNAL_CORRELATION = 39,
+    INTERNAL_LAUNCH = 48, /* nothing here causes any */
     MEMORY = 49,
     GRAPH_TRACE = 51,
     ACTIVITIES = 64,

@@ -53,6 +53,7 @@ void record_event(const struct gpu_event *event, const struct gpu_call *call) {
         .stream = event->stream->id,
         .event = event->id,
         .device = (uint32_t)event->stream->context->device,
+        .device_timestamp = event_times_wanted() ? event->done_ns : 0,
         .event_record = event->record_id,
     };
     queue_append(&record, 0);
@@ -69,7 +70,7 @@ void record_allocation(const struct gpu_allocation *allocation, const struct gpu
         .correlation = correlation_of(call),
         .address = allocation->address,
         .bytes = allocation->bytes,
-        .timestamp = CUDA(fake_gpu_now)(),
+        .timestamp = cupti_now(),
         .pid = (uint32_t)getpid(),
         .device = context == NULL ? 0 : (uint32_t)context->device,
         .context = context == NULL ? 0 : context->id,
@@ -111,7 +112,7 @@ void record_context(struct gpu_context *context) {
         queue_append(&record, 0);
     }
     if (kind_enabled(OVERHEAD)) {
-        uint64_t now_ns = CUDA(fake_gpu_now)();
+        uint64_t now_ns = cupti_now();
         record_overhead(OVERHEAD_INSTRUMENTATION, now_ns, now_ns + 1009);
     }
 }
@@ -145,7 +146,7 @@ void record_overhead(uint32_t overhead, uint64_t start_ns, uint64_t end_ns) {
 
 /* Where name is not NULL a name of the stream with this id, otherwise 4,093 bytes that unified memory moved to it. */
 EXPORT void fake_cupti_emit(uint32_t stream, const char *name) {
-    uint64_t now_ns = CUDA(fake_gpu_now)();
+    uint64_t now_ns = cupti_now();
     struct name_record named = {.kind = NAME, .object = OBJECT_STREAM, .object_id = {0, 1, stream}, .name = name};
     struct unified_memory_record moved = {
         .kind = UNIFIED_MEMORY,

@@ -1,9 +1,9 @@
-/* Which CUPTI this is (FAKE_CUPTI_VERSION), and how long its records are. */
+/* libcupti: which version it is (FAKE_CUPTI_VERSION), how long its records are, and so where the next one is. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "records.h"
+#include "cupti.h"
 
 static const struct {
     const char *name;
@@ -36,6 +36,7 @@ static const struct {
     {MEMSET, 13040, 104},
     {DRIVER, 0, 40},
     {RUNTIME, 0, 40},
+    {INTERNAL_LAUNCH, 0, 40},
     {SYNCHRONIZATION, 0, 40},
     {SYNCHRONIZATION, 12080, 56},
     {OVERHEAD, 0, 40},
@@ -99,4 +100,27 @@ int cupti_release(void) {
 size_t record_bytes(uint32_t kind) {
     pthread_once(&once, decide);
     return kind < ACTIVITIES ? bytes_of[kind] : kind == UNKNOWN_ACTIVITY ? 64 : 0;
+}
+
+/* Its errors are those that the public packages gave: for a record that is cut short, that there is no more. */
+EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
+    CUPTI_GATE();
+    if (buffer == NULL || record == NULL)
+        return INVALID_PARAMETER;
+    uint32_t kind;
+    uint8_t *next = buffer;
+    if (*record != NULL) {
+        memcpy(&kind, *record, sizeof kind);
+        next = *record + record_bytes(kind);
+    }
+    size_t left = next < buffer + valid ? (size_t)(buffer + valid - next) : 0;
+    if (left < sizeof kind)
+        return MAX_LIMIT_REACHED;
+    memcpy(&kind, next, sizeof kind);
+    if (record_bytes(kind) == 0)
+        return cupti_release() < 12040 ? UNKNOWN_ERROR : INVALID_KIND;
+    if (record_bytes(kind) > left)
+        return MAX_LIMIT_REACHED;
+    *record = next;
+    return OK;
 }

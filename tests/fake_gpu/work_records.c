@@ -56,6 +56,8 @@ static void record_kernel(const struct gpu_work *work, uint32_t correlation) {
         .correlation = correlation,
         .grid_id = ++grids,
         .name = work->function->name,
+        .queued = latencies_wanted() ? work->queued_ns : 0,
+        .submitted = latencies_wanted() ? work->queued_ns : 0,
         .graph_node = work->node_id,
         .graph = work->graph_id,
         .channel = 1,
