@@ -189,7 +189,8 @@ def compile_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def fake_gpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """``fake_gpu(version="12.6", missing=())`` builds the stand-ins for a version of CUDA once: tests/fake_gpu."""
     spec = importlib.util.spec_from_file_location("fake_gpu_build", Path(__file__).parent / "fake_gpu" / "build.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     built: dict[tuple[str, ...], Any] = {}

@@ -48,6 +48,8 @@ size_t fake_cupti_enabled_callbacks(void);
 size_t fake_cupti_recorded_calls(void);
 size_t fake_cupti_outstanding_buffers(void);
 size_t fake_cupti_abandoned_records(void);
+size_t fake_cupti_emitted(uint32_t);
+unsigned fake_cupti_finalized(void);
 void fake_cupti_emit(uint32_t, const char *);
 
 static FILE *records;
@@ -126,13 +128,16 @@ static void report(void) {
     cuptiActivityFlushAll(1);
     cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped);
     cuptiActivityGetNumDroppedRecords(NULL, 0, &again);
-    size_t outstanding = fake_cupti_outstanding_buffers();
+    size_t outstanding = fake_cupti_outstanding_buffers(), emitted = 0;
+    for (uint32_t kind = 0; kind <= 64; kind++)
+        emitted += fake_cupti_emitted(kind);
     cuptiFinalize();
     char path[4096];
     snprintf(path, sizeof path, "%s.json", getenv("CLIENT_OUT"));
     FILE *out = fopen(path, "w");
     fprintf(out, "{\"version\": %u, \"given\": %" PRIu64 ", \"completed\": %" PRIu64 ", \"records\": %" PRIu64, version,
             given, completed, read_records);
+    fprintf(out, ", \"emitted\": %zu, \"finalized\": %u", emitted, fake_cupti_finalized());
     fprintf(out, ", \"dropped\": %zu, \"dropped_again\": %zu, \"outstanding\": %zu", dropped, again, outstanding);
     fprintf(out, ", \"enters\": %" PRIu64 ", \"exits\": %" PRIu64 ", \"unpaired\": %" PRIu64, enters, exits, unpaired);
     fprintf(out, ", \"contexts\": %" PRIu64 ", \"streams\": %" PRIu64, contexts, streams);

@@ -37,21 +37,6 @@ static size_t emitted[ACTIVITIES + 1], abandoned; /* the last of emitted: of an 
 
 /* ---- delivery; the lock is held, but for the client's function ---- */
 
-static bool is_timed(uint32_t kind) {
-    return kind == KERNEL || kind == CONCURRENT_KERNEL || kind == MEMCPY || kind == MEMSET || kind == PEER_COPY;
-}
-
-/* All four have their times at the same place. What has not ended when its buffer is forced out has no times. */
-static void forget_unfinished(const struct buffer *buffer, uint64_t now_ns) {
-    for (size_t at = 0; at < buffer->valid;) {
-        struct kernel_record *record = (struct kernel_record *)(void *)(buffer->data + at);
-        uint32_t kind = record->kind;
-        if (is_timed(kind) && record->end > now_ns)
-            record->start = record->end = 0;
-        at += record_bytes(kind);
-    }
-}
-
 static bool is_done(const struct buffer *buffer) {
     return CUDA(fake_gpu_is_done)(buffer->done_ns);
 }
@@ -60,7 +45,7 @@ static void deliver(struct buffer *buffer) {
     complete_function deliver_to = complete;
     uint64_t start_ns = cupti_now();
     if (!is_done(buffer))
-        forget_unfinished(buffer, start_ns);
+        forget_unfinished(buffer->data, buffer->valid, start_ns);
     delivering++;
     outstanding--;
     pthread_mutex_unlock(&lock);

@@ -219,5 +219,7 @@ uint32_t cupti_version(void);
 int cupti_release(void);
 /* 0: this version does not know the kind. */
 size_t record_bytes(uint32_t kind);
+/* What the device has not finished by now has no times in a buffer that is forced out. */
+void forget_unfinished(uint8_t *buffer, size_t valid, uint64_t now_ns);
 
 #endif

@@ -124,3 +124,17 @@ EXPORT int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **r
     *record = next;
     return OK;
 }
+
+static bool is_timed(uint32_t kind) {
+    return kind == KERNEL || kind == CONCURRENT_KERNEL || kind == MEMCPY || kind == MEMSET || kind == PEER_COPY;
+}
+
+void forget_unfinished(uint8_t *buffer, size_t valid, uint64_t now_ns) {
+    for (size_t at = 0; at < valid;) {
+        struct kernel_record *record = (struct kernel_record *)(void *)(buffer + at); /* all have their times there */
+        uint32_t kind = record->kind;
+        if (is_timed(kind) && record->end > now_ns)
+            record->start = record->end = 0;
+        at += record_bytes(kind);
+    }
+}
