@@ -181,6 +181,6 @@ EXPORT unsigned fake_cupti_finalized(void) {
     return finalized;
 }
 
-EXPORT bool fake_cupti_attached(void) {
+EXPORT int fake_cupti_attached(void) {
     return attached;
 }

@@ -204,7 +204,7 @@ EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name) {
     return *name == NULL ? INVALID_PARAMETER : OK;
 }
 
-EXPORT bool fake_cupti_subscribed(void) {
+EXPORT int fake_cupti_subscribed(void) {
     return subscriber.function != NULL;
 }
 

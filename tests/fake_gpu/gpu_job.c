@@ -1,7 +1,7 @@
 /* A job that uses the GPU, and knows exactly how.
  *
  *     gpu_job [launches=N] [driver=N] [copies=N] [peers=N] [sets=N] [allocations=N] [events=N] [syncs=N] [graphs=N]
- *             [streams=N] [threads=N] [wait]
+ *             [streams=N] [threads=N] [late] [wait]
  *
  * A victim as tests/targets/handshake.py says. Each number is of all threads together; what a thread does of each kind
  * alternates. Every third launch is of spin_for, by turns for 101 to 701 ns, the others are of scale and add. A graph has
@@ -11,6 +11,7 @@
  *      "launches": {tid: count}, "graph_launches": …}
  *
  * calls: of the runtime and, with driver=N, of the driver, from 'ready' on. launches: by thread, graphs not among them.
+ * late: CUDA is first called after 'ready'; what sets it up is not counted.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -121,6 +122,7 @@ static cudaStream_t streams[STREAMS];
 static cudaGraphExec_t graph;
 static CUfunction functions[KERNEL_COUNT];
 static void *memory, *peer_memory;
+static bool waits, late;
 
 static void set_up(void) {
     check("cudaSetDevice", cudaSetDevice(1));
@@ -267,12 +269,12 @@ static void print_answer(const struct worker *workers, const struct truth *all) 
     fflush(stdout);
 }
 
-static bool parse(int count, char **words) {
-    bool waits = false;
+static void parse(int count, char **words) {
     for (int i = 1; i < count; i++) {
         char *equals = strchr(words[i], '=');
         uint64_t *number = NULL;
         waits |= strcmp(words[i], "wait") == 0;
+        late |= strcmp(words[i], "late") == 0;
         if (equals == NULL)
             continue;
         *equals = 0;
@@ -290,18 +292,20 @@ static bool parse(int count, char **words) {
     }
     if (stream_count == 0 || stream_count > STREAMS || thread_count == 0 || thread_count > THREADS)
         exit(2);
-    return waits;
 }
 
 int main(int count, char **words) {
     static struct worker workers[THREADS];
     static struct truth all;
-    bool waits = parse(count, words);
-    set_up();
+    parse(count, words);
+    if (!late)
+        set_up();
     printf("ready {\"pid\": %d, \"tid\": %d}\n", getpid(), gettid());
     fflush(stdout);
     if (waits)
         getchar();
+    if (late)
+        set_up();
     for (uint64_t i = 0; i < thread_count; i++) {
         workers[i].index = i;
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);

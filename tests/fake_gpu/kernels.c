@@ -17,6 +17,7 @@ struct gpu_node {
 
 struct gpu_graph { /* a graph, and what is instantiated from it */
     uint32_t id;
+    uint64_t duration_ns;
     struct gpu_node *nodes, *last;
 };
 
@@ -132,6 +133,7 @@ static struct gpu_node *append(struct gpu_graph *graph, const struct gpu_node *l
     else
         graph->last->next = node;
     graph->last = node;
+    graph->duration_ns += node->duration_ns;
     return node;
 }
 
@@ -200,14 +202,15 @@ EXPORT int cuGraphLaunch(struct gpu_graph *executable, struct gpu_stream *handle
     if (stream == NULL)
         DRIVER_LEAVE(NO_CONTEXT);
     struct gpu_work whole = {.kind = GPU_GRAPH, .stream = stream, .graph_id = executable->id};
+    gpu_stream_queue(&whole, executable->duration_ns);
+    uint64_t start_ns = whole.start_ns;
     for (const struct gpu_node *node = executable->nodes; node != NULL; node = node->next) {
         struct gpu_work work = node->work;
         work.stream = stream;
-        gpu_stream_queue(&work, node->duration_ns);
+        work.queued_ns = whole.queued_ns;
+        work.start_ns = start_ns;
+        work.end_ns = start_ns += node->duration_ns;
         GPU_TELL(work, &work);
-        if (node == executable->nodes)
-            whole.start_ns = work.start_ns;
-        whole.end_ns = work.end_ns;
     }
     GPU_TELL(work, &whole);
     DRIVER_LEAVE(SUCCESS);

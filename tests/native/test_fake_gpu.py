@@ -442,6 +442,47 @@ def test_nothing_is_left_after_finalize(run: Run) -> None:
     assert run.client["finalized"] == 1
 
 
+def test_finalize_ends_what_was_left_enabled(fake_gpu: Callable[..., Any]) -> None:
+    code = """
+kept, called = [], []
+@GIVE
+def give(buffer, size, most):
+    kept.append(ctypes.create_string_buffer(4096))
+    buffer[0], size[0], most[0] = ctypes.addressof(kept[-1]), 4096, 0
+take = TAKE(lambda *_: called.append("take"))
+callback = CALLBACK(lambda userdata, domain, cbid, data: called.append(c_uint32.from_address(data + 64).value))
+subscriber = c_void_p()
+assert cudart.cudaSetDevice(0) == 0
+cupti.fake_cupti_enabled_kinds.restype = c_uint64
+
+def left():
+    return [cupti.fake_cupti_subscribed(), cupti.fake_cupti_attached(), cupti.fake_cupti_enabled_kinds(),
+            cupti.fake_cupti_enabled_callbacks(), cupti.fake_cupti_recorded_calls()]
+
+def begin():
+    assert cupti.cuptiSubscribe(byref(subscriber), callback, None) == 0
+    assert cupti.cuptiEnableCallback(1, subscriber, 2, 165) == 0
+
+begin()
+assert cupti.cuptiActivityRegisterCallbacks(give, take) == cupti.cuptiActivityEnable(10) == 0
+assert cupti.cuptiActivityEnableRuntimeApi(165, 1) == 0
+assert cudart.cudaDeviceSynchronize() == 0
+before, called_before = left(), called.copy()
+assert cupti.cuptiFinalize() == cudart.cudaDeviceSynchronize() == 0
+after, called_after = left(), called.copy()
+begin()
+assert cudart.cudaDeviceSynchronize() == 0
+print(json.dumps([before, after, called_before == called_after, called_before, called[2:],
+                  cupti.fake_cupti_outstanding_buffers(), cupti.fake_cupti_abandoned_records()]))
+"""
+    before, after, was_silent, first_ids, later_ids, outstanding, abandoned = in_job(fake_gpu(), code)
+    assert before == [1, 1, 1 << KERNEL, 1, 1]
+    assert after == [0] * 5
+    assert was_silent
+    assert first_ids == later_ids  # correlation ids begin anew
+    assert (outstanding, abandoned) == (1, 1)  # one buffer, with one record of a call
+
+
 # ---- who else is there, and what is not ----
 
 
