@@ -49,6 +49,7 @@ size_t fake_cupti_recorded_calls(void);
 size_t fake_cupti_outstanding_buffers(void);
 size_t fake_cupti_abandoned_records(void);
 size_t fake_cupti_emitted(uint32_t);
+size_t fake_cupti_dropped(void);
 unsigned fake_cupti_finalized(void);
 void fake_cupti_emit(uint32_t, const char *);
 
@@ -137,7 +138,8 @@ static void report(void) {
     FILE *out = fopen(path, "w");
     fprintf(out, "{\"version\": %u, \"given\": %" PRIu64 ", \"completed\": %" PRIu64 ", \"records\": %" PRIu64, version,
             given, completed, read_records);
-    fprintf(out, ", \"emitted\": %zu, \"finalized\": %u", emitted, fake_cupti_finalized());
+    fprintf(out, ", \"emitted\": %zu, \"finalized\": %u, \"dropped_ever\": %zu", emitted, fake_cupti_finalized(),
+            fake_cupti_dropped());
     fprintf(out, ", \"dropped\": %zu, \"dropped_again\": %zu, \"outstanding\": %zu", dropped, again, outstanding);
     fprintf(out, ", \"enters\": %" PRIu64 ", \"exits\": %" PRIu64 ", \"unpaired\": %" PRIu64, enters, exits, unpaired);
     fprintf(out, ", \"contexts\": %" PRIu64 ", \"streams\": %" PRIu64, contexts, streams);

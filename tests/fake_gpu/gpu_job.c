@@ -121,14 +121,14 @@ static uint64_t stream_count = 1, thread_count = 1;
 static cudaStream_t streams[STREAMS];
 static cudaGraphExec_t graph;
 static CUfunction functions[KERNEL_COUNT];
-static void *memory, *peer_memory;
+static char *memory, *peer_memory; /* BYTES for each thread */
 static bool waits, late;
 
 static void set_up(void) {
     check("cudaSetDevice", cudaSetDevice(1));
-    check("cudaMalloc", cudaMalloc(&peer_memory, BYTES));
+    check("cudaMalloc", cudaMalloc((void **)&peer_memory, BYTES * thread_count));
     check("cudaSetDevice", cudaSetDevice(0));
-    check("cudaMalloc", cudaMalloc(&memory, BYTES));
+    check("cudaMalloc", cudaMalloc((void **)&memory, BYTES * thread_count));
     for (uint64_t i = 0; i < stream_count; i++)
         check("cudaStreamCreate", cudaStreamCreate(&streams[i]));
     CUmodule module;
@@ -167,15 +167,21 @@ static void launch(struct truth *truth, uint64_t number, cudaStream_t stream, in
     truth->launches++;
 }
 
+/* A thread's own part of memory: all its numbers leave the same remainder. */
+static size_t part(uint64_t number) {
+    return number % thread_count * BYTES;
+}
+
 static void copy(struct truth *truth, uint64_t number, cudaStream_t stream) {
-    static char host[THREADS * 2][BYTES]; /* nobody reads it */
+    static char host[THREADS * BYTES]; /* nobody reads it */
     size_t bytes = 1 + number % BYTES;
-    char *here = host[number % (THREADS * 2)];
-    if (number % 2 == 0)
-        CALL(truth, cudaMemcpyAsync, memory, here, bytes, cudaMemcpyHostToDevice, stream);
+    char *there = memory + part(number), *here = host + part(number);
+    bool to_device = number / thread_count % 2 == 0;
+    if (to_device)
+        CALL(truth, cudaMemcpyAsync, there, here, bytes, cudaMemcpyHostToDevice, stream);
     else
-        CALL(truth, cudaMemcpyAsync, here, memory, bytes, cudaMemcpyDeviceToHost, stream);
-    count_copy(truth, number % 2 == 0 ? HTOD : DTOH, bytes);
+        CALL(truth, cudaMemcpyAsync, here, there, bytes, cudaMemcpyDeviceToHost, stream);
+    count_copy(truth, to_device ? HTOD : DTOH, bytes);
 }
 
 static void pass_event(struct truth *truth, cudaEvent_t event, uint64_t number) {
@@ -195,11 +201,11 @@ static void do_one(struct truth *truth, int work, uint64_t number, cudaEvent_t e
         copy(truth, number, stream);
         break;
     case PEERS:
-        CALL(truth, cudaMemcpyPeerAsync, peer_memory, 1, memory, 0, BYTES, stream);
+        CALL(truth, cudaMemcpyPeerAsync, peer_memory + part(number), 1, memory + part(number), 0, BYTES, stream);
         count_copy(truth, PTOP, BYTES);
         break;
     case SETS:
-        CALL(truth, cudaMemsetAsync, memory, 7, BYTES, stream);
+        CALL(truth, cudaMemsetAsync, memory + part(number), 7, BYTES, stream);
         count_copy(truth, MEMSET, BYTES);
         break;
     case ALLOCATIONS: {

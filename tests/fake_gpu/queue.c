@@ -32,7 +32,7 @@ static struct buffer *current, *full; /* full: the oldest first */
 static size_t outstanding;            /* buffers that the client gave and did not get back */
 static unsigned delivering;           /* threads that are in the client's complete() */
 static uint32_t period_ms; /* of cuptiActivityFlushPeriod, 0: none */
-static size_t dropped;
+static size_t dropped, dropped_ever;
 static size_t emitted[ACTIVITIES + 1], abandoned; /* the last of emitted: of an unknown kind */
 
 /* ---- delivery; the lock is held, but for the client's function ---- */
@@ -155,6 +155,7 @@ void queue_append(const void *record, uint64_t done_ns) {
         current = new_buffer();
     if (current == NULL || !has_room(current, bytes)) { /* none, or one that is too small for anything */
         dropped++;
+        dropped_ever++;
     } else {
         memcpy(current->data + current->valid, record, bytes);
         current->valid += bytes;
@@ -260,6 +261,11 @@ EXPORT size_t fake_cupti_outstanding_buffers(void) {
 /* Records of a kind that were put into a buffer; of a kind that no version knows with kind 64. */
 EXPORT size_t fake_cupti_emitted(uint32_t kind) {
     return kind <= ACTIVITIES ? emitted[kind] : 0;
+}
+
+/* Records that found no buffer, also those that the client was told of. */
+EXPORT size_t fake_cupti_dropped(void) {
+    return dropped_ever;
 }
 
 /* Records that cuptiFinalize threw away. */

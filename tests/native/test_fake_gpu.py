@@ -429,6 +429,7 @@ def test_records_without_a_buffer_are_counted_once(observe: Callable[..., Run]) 
     run = observe("launches=1009", kinds=(KERNEL,), CLIENT_BUFFER=str(208 * 101), CLIENT_GIVES="3")
     assert len(run.of(KERNEL)) == 303
     assert (run.client["dropped"], run.client["dropped_again"]) == (1009 - 303, 0)
+    assert run.client["dropped_ever"] == 1009 - 303
 
 
 def test_buffer_too_small_for_a_record_comes_back_empty(observe: Callable[..., Run]) -> None:
