@@ -1,7 +1,7 @@
 /* libcupti: the records of what the device does. */
 #include "cupti.h"
 
-enum { ASYNC = 1 };
+enum { ASYNC = 1, SECOND_NS = 1000000000 };
 
 /* FAKE_CUPTI_ODDITIES: what a kernel's record should not look like, and may; word:N is every Nth of them. */
 static void make_odd(struct kernel_record *record) {
@@ -20,8 +20,8 @@ static void make_odd(struct kernel_record *record) {
     for (int i = 0; i < WORDS; i++)
         odd[i] = every[i] != 0 && number % every[i] == 0;
     if (odd[OUT_OF_ORDER]) {
-        record->start -= 1000000;
-        record->end -= 1000000;
+        record->start -= SECOND_NS;
+        record->end -= SECOND_NS;
     }
     if (odd[NEGATIVE])
         record->end = record->start - 1;

@@ -315,6 +315,11 @@ print(json.dumps([tids, threading.get_ident() % 2**32, threading.get_native_id()
     assert tids == [pthread, tid]
 
 
+def test_job_that_calls_cuda_late_is_recorded_like_another(observe: Callable[..., Run]) -> None:
+    run = observe("late", "launches=101", kinds=(KERNEL, CONTEXT))
+    assert (len(run.of(KERNEL)), len(run.of(CONTEXT))) == (101, 2)
+
+
 # ---- the clock ----
 
 
