@@ -19,6 +19,7 @@
     X(cuEventSynchronize, 121)           \
     X(cuEventElapsedTime, 123)           \
     X(cuStreamCreate, 124)               \
+    X(cuStreamQuery, 125)                \
     X(cuStreamSynchronize, 126)          \
     X(cuMemsetD8Async, 216)              \
     X(cuCtxCreate_v2, 235)               \
@@ -59,6 +60,8 @@
     X(cuCtxCreate_v4, 757)               \
     X(cuEventElapsedTime_v2, 780)
 #define RUNTIME_CALLS(X)                                               \
+    X(cudaDriverGetVersion, 1, v3020)                                  \
+    X(cudaRuntimeGetVersion, 2, v3020)                                 \
     X(cudaGetDeviceCount, 3, v3020)                                    \
     X(cudaGetLastError, 10, v3020)                                     \
     X(cudaSetDevice, 16, v3020)                                        \
@@ -71,6 +74,7 @@
     X(cudaMemsetAsync, 51, v3020)                                      \
     X(cudaStreamCreate, 129, v3020)                                    \
     X(cudaStreamSynchronize, 131, v3020)                               \
+    X(cudaStreamQuery, 132, v3020)                                     \
     X(cudaEventCreate, 133, v3020)                                     \
     X(cudaEventCreateWithFlags, 134, v3020)                            \
     X(cudaEventRecord, 135, v3020)                                     \

@@ -40,6 +40,7 @@ int cuCtxGetCurrent(struct gpu_context **context);
 int cuCtxSynchronize(void);
 int cuStreamCreate(struct gpu_stream **stream, unsigned flags);
 int cuStreamDestroy_v2(struct gpu_stream *stream);
+int cuStreamQuery(struct gpu_stream *handle);
 int cuStreamSynchronize(struct gpu_stream *handle);
 int cuStreamWaitEvent(struct gpu_stream *handle, struct gpu_event *event, unsigned flags);
 int cuEventCreate(struct gpu_event **event, unsigned flags);

@@ -42,6 +42,19 @@ int runtime_context(void) {
     return context == NULL ? INVALID_DEVICE : DRIVER(cuCtxSetCurrent)(context);
 }
 
+EXPORT int cudaRuntimeGetVersion(int *version) {
+    RUNTIME_ENTER(cudaRuntimeGetVersion, version);
+    *version = CUDA_VERSION;
+    RUNTIME_LEAVE(SUCCESS);
+}
+
+/* 0 where there is no driver, which is no error. */
+EXPORT int cudaDriverGetVersion(int *version) {
+    RUNTIME_ENTER(cudaDriverGetVersion, version);
+    *version = 0;
+    RUNTIME_LEAVE(runtime_driver == NULL ? SUCCESS : DRIVER(cuDriverGetVersion)(version));
+}
+
 EXPORT int cudaGetDeviceCount(int *count) {
     RUNTIME_ENTER(cudaGetDeviceCount, count);
     *count = 0;
@@ -114,6 +127,11 @@ EXPORT int cudaStreamCreateWithFlags(struct gpu_stream **stream, unsigned flags)
 EXPORT int cudaStreamDestroy(struct gpu_stream *stream) {
     RUNTIME_ENTER(cudaStreamDestroy, stream);
     RUNTIME_DRIVE(cuStreamDestroy_v2, stream);
+}
+
+EXPORT int cudaStreamQuery(struct gpu_stream *stream) {
+    RUNTIME_ENTER(cudaStreamQuery, stream);
+    RUNTIME_DRIVE(cuStreamQuery, stream);
 }
 
 EXPORT int cudaStreamSynchronize(struct gpu_stream *stream) {

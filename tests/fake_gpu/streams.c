@@ -40,6 +40,14 @@ EXPORT int cuStreamDestroy_v2(struct gpu_stream *stream) {
     DRIVER_LEAVE(own ? SUCCESS : INVALID_HANDLE);
 }
 
+EXPORT int cuStreamQuery(struct gpu_stream *handle) {
+    DRIVER_ENTER(cuStreamQuery, handle);
+    struct gpu_stream *stream = gpu_stream_of(handle);
+    if (stream == NULL)
+        DRIVER_LEAVE(NO_CONTEXT);
+    DRIVER_LEAVE(fake_gpu_is_done(gpu_stream_done_ns(stream)) ? SUCCESS : NOT_READY);
+}
+
 EXPORT int cuStreamSynchronize(struct gpu_stream *handle) {
     DRIVER_ENTER(cuStreamSynchronize, handle);
     struct gpu_stream *stream = gpu_stream_of(handle);

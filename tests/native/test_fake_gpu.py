@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import json
 import os
 import struct
@@ -349,6 +350,7 @@ begin_ns, event = cuda.fake_gpu_now(), c_void_p()
 spin_on(None, 30_000_000)
 assert cudart.cudaEventCreate(byref(event)) == cudart.cudaEventRecord(event, None) == 0
 before = cudart.cudaEventQuery(event)
+assert cudart.cudaStreamQuery(None) == before
 assert cudart.cudaDeviceSynchronize() == 0
 print(json.dumps([before, cudart.cudaEventQuery(event), cuda.fake_gpu_now() - begin_ns]))
 """
@@ -523,6 +525,26 @@ def test_oddities_are_every_nth_kernels(observe: Callable[..., Run]) -> None:
 
 
 # ---- versions ----
+
+
+@pytest.mark.parametrize(("cuda", "number"), [("11.8", 11080), ("12.6", 12060), ("13.5", 13050)])
+def test_runtime_and_driver_say_their_version(fake_gpu: Callable[..., Any], cuda: str, number: int) -> None:
+    code = """
+runtime, driver = ctypes.c_int(), ctypes.c_int()
+assert cudart.cudaRuntimeGetVersion(byref(runtime)) == cudart.cudaDriverGetVersion(byref(driver)) == 0
+print(json.dumps([runtime.value, driver.value]))
+"""
+    assert in_job(fake_gpu(cuda), code) == [number, number]
+
+
+def test_runtime_without_a_driver_says_so(fake_gpu: Callable[..., Any], tmp_path: Path) -> None:
+    if ctypes.util.find_library("cuda"):
+        pytest.skip("needs a machine without CUDA's driver")
+    library = tmp_path / "libcudart.so"
+    library.write_bytes(fake_gpu().libcudart.read_bytes())
+    code = f"import ctypes; print(ctypes.CDLL({str(library)!r}).cudaGetDeviceCount(ctypes.byref(ctypes.c_int(7))))"
+    assert subprocess.check_output([sys.executable, "-c", code], timeout=TIMEOUT_S) == b"35\n"
+
 
 VERSIONS = {"11.8": 18, "12.0": 18, "12.1": 18, "12.2": 20, "12.3": 21, "12.4": 22, "12.5": 23, "12.6": 24, "12.8": 26,
             "12.9": 28, "13.0": 130001, "13.1": 130101, "13.2": 130202, "13.3": 130301, "13.4": 130401, "13.5": 130500,
