@@ -27,6 +27,7 @@ def _dtype(struct: str) -> np.dtype[np.void]:
 
 BLOCK_DTYPE = _dtype("pln_block")
 RANGE_DTYPE = _dtype("pln_range")
+ACTIVITY_DTYPE = _dtype("pln_activity")
 SAMPLE_DTYPE = _dtype("pln_sample")
 
 _RECORD_SIZE = CONSTANTS["PLN_RECORD_SIZE"]

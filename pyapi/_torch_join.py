@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pillion._merge import enclosing
+from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Labels, Tables, column, length, text_column
 from pillion._torch_texts import AppendedTexts, append_stacks
 from pillion._torch_trace import MEMORY, TorchTrace, lazy_reader

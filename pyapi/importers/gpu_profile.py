@@ -9,30 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from pillion._launches import causes, launches
 from pillion._tables import Array, Columns, Labels, Tables, label_column
 from pillion.importers.assembly import Strings, activities_table, clean_times, events_table
 from pillion.importers.distinct import distinct
-from pillion.importers.links import causes, launches
 from pillion.importers.losses import Losses
 from pillion.importers.nvtx import nvtx_range
 from pillion_probes.layout import CONSTANTS
-
-MEMCPY_NAMES = {
-    1: "Memcpy HtoD",
-    2: "Memcpy DtoH",
-    3: "Memcpy HtoA",
-    4: "Memcpy AtoH",
-    5: "Memcpy AtoA",
-    6: "Memcpy AtoD",
-    7: "Memcpy DtoA",
-    8: "Memcpy DtoD",
-    9: "Memcpy HtoH",
-    10: "Memcpy PtoP",
-    11: "Memcpy unified HtoD",
-    12: "Memcpy unified DtoH",
-    13: "Memcpy unified DtoD",
-}
-SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 
 # Columns of kernels, and what Kineto calls them.
 KERNEL_COLUMNS = {
@@ -137,7 +120,7 @@ class GpuProfile:
         activities["kind"] = activities.pop("label")
         pid = activities.pop("pid").astype(np.uint32)
         activities["launch"] = launches(events, activities["correlation"], pid)
-        activities["event"] = causes(events, activities["launch"], np.zeros(len(pid), np.int64))
+        activities["event"] = causes(events, activities["launch"])
         return {"events": events, "activities": activities_table(activities)}
 
 

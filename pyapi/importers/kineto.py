@@ -14,14 +14,14 @@ import numpy as np
 
 from pillion._capture import Capture
 from pillion._inventory import text
-from pillion._merge import enclosing
+from pillion._launches import causes, launches
 from pillion._native import lib
+from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, activities_table, clean_times, events_table, imported
 from pillion.importers.call_stacks import call_stacks
 from pillion.importers.host_events import HostEvents, host_events
 from pillion.importers.labels import labels
-from pillion.importers.links import causes, launches
 from pillion.importers.losses import Losses
 from pillion.importers.threads import Threads, processes_table, threads_table
 from pillion.importers.trace_json import TraceJson

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from pillion._activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion._capture import Capture
 from pillion._tables import Array, Columns, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, imported
 from pillion.importers.database import Database
 from pillion.importers.gpu_profile import (
     KERNEL_COLUMNS,
-    MEMCPY_NAMES,
-    SYNC_NAMES,
     GpuProfile,
     kernel_attributes,
     only_nonzero,

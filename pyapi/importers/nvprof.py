@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pillion._activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion._capture import Capture
 from pillion._demangle import demangled
 from pillion._tables import Array, Columns
@@ -14,8 +15,6 @@ from pillion.importers.assembly import imported
 from pillion.importers.database import Database
 from pillion.importers.gpu_profile import (
     KERNEL_COLUMNS,
-    MEMCPY_NAMES,
-    SYNC_NAMES,
     GpuProfile,
     kernel_attributes,
     only_nonzero,

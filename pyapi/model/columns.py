@@ -261,8 +261,8 @@ class EventColumns(EventRows):
 
     @cached_property
     def stack(self) -> Array:
-        """Rows of stacks: where each was called. A backward event has the stack of its forward operator."""
-        stack, scope = self._optional("stack"), self._optional("scope")
+        """Rows of stacks: where each was called, or launched. A backward event has that of its forward operator."""
+        stack, scope = self._optional("stack", self._launch_stacks()), self._optional("scope")
         if not stack.any() or not np.any(scope == BACKWARD_SCOPE):
             return stack
         knows_threads = self.detail.thread is not None
@@ -274,6 +274,11 @@ class EventColumns(EventRows):
             thread=self.thread_of if knows_threads else nowhere,
             forward_thread=self._optional("fwd_thread") if knows_threads else nowhere,
         )
+
+    def _launch_stacks(self) -> Array | int:
+        """Of each listed activity the row of stacks of its launch."""
+        stack, launch = column("events", self.events, "stack"), column("activities", self.activities, "launch")
+        return 0 if is_nothing(stack) or not len(stack) else np.where(launch >= 0, stack[launch], 0)
 
     def _nearest_backward(self, scope: Array) -> Array:
         """The place of the event itself or its nearest ancestor that runs backward, −1 for none."""

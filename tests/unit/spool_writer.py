@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pillion._spool import BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
+from pillion._spool import ACTIVITY_DTYPE, BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
 from pillion_probes.layout import CONSTANTS
 
 SECOND = 1_000_000_000
@@ -59,6 +59,27 @@ class SpoolWriter:
         for field, value in fields.items():
             record[field] = self.string(region, value) if isinstance(value, str) else value
         self._records.setdefault(region, []).append(record)
+
+    def call(self, region: int, tid: int, name: str, start_ns: int, end_ns: int, number: int, **fields: Any) -> None:
+        """A call into CUDA; ``epoch`` is 1 unless it is given."""
+        value = fields.pop("epoch", 1) << 32 | number
+        source = CONSTANTS["PLN_SOURCE_CUDA"]
+        self.record(region, tid, name, start_ns, end_ns, source=source, value=value, **fields)
+
+    def activity(self, region: int, activity: int, start_ns: int, end_ns: int, number: int = 0, **fields: Any) -> None:
+        """Something that a device did: ``activity`` is CUPTI's kind; ``epoch`` is 1 unless it is given."""
+        record = np.zeros(1, ACTIVITY_DTYPE)[0]
+        record["kind"], record["activity"] = CONSTANTS["PLN_ACTIVITY"], activity
+        record["tid"], record["start_ns"], record["end_ns"] = 9_999, start_ns, end_ns
+        record["correlation"], record["epoch"] = number, 1
+        for field, value in fields.items():
+            record[field] = self.string(region, value) if isinstance(value, str) else value
+        self._records.setdefault(region, []).append(np.array([record]).view(RANGE_DTYPE)[0])
+
+    def notice(self, region: int, text: str, scope: str = "TEXT", **fields: Any) -> None:
+        kind, source = CONSTANTS["PLN_NOTICE"], CONSTANTS["PLN_SOURCE_CUDA"]
+        about = CONSTANTS[f"PLN_NOTICE_{scope}"]
+        self.record(region, 9_999, text, 10, 10, kind=kind, source=source, scope=about, **fields)
 
     def sample(self, kind: str, pid: int, tid: int, start_ns: int, end_ns: int, **fields: Any) -> None:
         record = np.zeros(1, SAMPLE_DTYPE)[0]
@@ -184,3 +205,45 @@ def training_spool() -> bytes:
     spool.object("loss", kind="ring_full", pid=41, tid=43, count=0)
     spool.object("end", end_ns=2_000, reason="finish", cost={"cpu_ns": 50, "wall_ns": 1_000, "rss_bytes": 1 << 20})
     return spool.to_bytes()
+
+
+GEMM = "_Z4gemmIfEvPT_"  # void gemm<float>(float*)
+
+
+def gpu_spool() -> SpoolWriter:
+    """Two processes that launch kernels on two streams; see test_merge_gpu for what it must give.
+
+    Process 41 has a step with an operator that launches two kernels and a copy, then launches a graph of three kernels
+    outside all ranges; it begins to collect twice, and process 42 counts its calls alike.
+    """
+    spool = SpoolWriter()
+    spool.object("meta", host="box", rate_hz=0, start_ns=1_000, realtime_offset_ns=0, collector="agent", pids=[41, 42])
+    for pid, comm in ((41, "train"), (42, "eval")):
+        spool.object("process", pid=pid, start_ns=500, comm=comm)
+    spool.region(1, 41, 900)
+    spool.region(2, 42, 900)
+    spool.string(2, "so that the ids of strings differ")
+    torch = CONSTANTS["PLN_SOURCE_TORCH"]
+    spool.record(1, 41, "step", 1_000, 5_000, seq=1)
+    spool.record(1, 41, "aten::mm", 1_100, 3_000, seq=2, parent=1, depth=1, source=torch, value=7)
+    spool.call(1, 41, "cudaLaunchKernel", 1_200, 1_300, 5, seq=3, parent=2, depth=2)
+    spool.call(1, 41, "cuLaunchKernel", 1_210, 1_290, 5, seq=4, parent=3, depth=3, scope=CONSTANTS["PLN_CUDA_DRIVER"])
+    spool.call(1, 41, "cudaLaunchKernel", 1_400, 1_500, 6, seq=5, parent=2, depth=2)
+    spool.call(1, 41, "cudaMemcpyAsync", 1_600, 1_700, 7, seq=6, parent=2, depth=2, args="invalid argument")
+    spool.call(1, 41, "cudaGraphLaunch", 6_000, 6_100, 8, seq=7)
+    spool.call(1, 41, "cudaLaunchKernel", 7_000, 7_100, 5, epoch=2, seq=8)
+    spool.record(2, 42, "eval", 2_000, 4_000, seq=1)
+    spool.call(2, 42, "cudaLaunchKernel", 2_100, 2_200, 5, seq=2, parent=1, depth=1)
+
+    on_first = {"device": 0, "context": 1, "stream": 7}
+    on_second = {**on_first, "stream": 13}
+    shape = '{"grid": [2, 1, 1], "block": [32, 1, 1]}'
+    spool.activity(1, 10, 1_350, 1_850, 5, name=GEMM, attributes=shape, **on_first)
+    spool.activity(1, 10, 1_600, 2_300, 6, name="relu", **on_second)
+    spool.activity(1, 1, 2_400, 2_500, 7, detail=1, value=4_096, **on_first)
+    for start_ns in (6_200, 6_400, 6_600):
+        spool.activity(1, 10, start_ns, start_ns + 110, 8, name="node", **on_first)
+    spool.activity(1, 10, 7_200, 7_213, 5, epoch=2, name="late", **on_first)
+    spool.activity(2, 10, 2_300, 2_317, 5, name=GEMM, **on_first)
+    spool.object("end", end_ns=8_000, reason="finish", cost={})
+    return spool

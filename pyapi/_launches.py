@@ -1,4 +1,4 @@
-"""What started the work of a device: by the numbers that profilers give, by nesting where they give none."""
+"""What started the work of a device: by the numbers that its runtime gives to calls and to what they start."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def is_call(events: Columns) -> Array:
 def launches(events: Columns, correlation: Array, pid: Array | None = None) -> Array:
     """The rows of the calls with these correlation numbers, −1 for none.
 
+    Of a call and the call in it that share a number it is the outer one: events come by their start.
+
     Args:
         pid: of the process that each number belongs to, where every process has numbers of its own.
     """
@@ -49,7 +51,7 @@ def _of_process(pid: Array, number: Array) -> Array:
     return packed
 
 
-def causes(events: Columns, launch: Array, external_id: Array) -> Array:
+def causes(events: Columns, launch: Array, external_id: Array | None = None) -> Array:
     """The operator or range that caused each activity, the launch itself where there is none, −1 for nothing known.
 
     Args:
@@ -58,12 +60,13 @@ def causes(events: Columns, launch: Array, external_id: Array) -> Array:
     """
     calls = is_call(events)
     cause = launch.copy()
-    while len(rows := np.flatnonzero((cause >= 0) & calls[cause])):
-        above = events["parent"][cause[rows]]
-        cause[rows] = above  # parents come before their children, so this ends
+    climbing = np.flatnonzero(launch >= 0)
+    while len(climbing := climbing[calls[cause[climbing]]]):
+        cause[climbing] = events["parent"][cause[climbing]]  # parents come before their children, so this ends
+        climbing = climbing[cause[climbing] >= 0]
     cause = np.where(cause >= 0, cause, launch)
     operators = np.flatnonzero(~calls & (column("events", events, "external_id") != 0))
-    if not len(operators):
+    if external_id is None or not len(operators):
         return cause
     named = find_first(column("events", events, "external_id")[operators], external_id)
     return np.where(named >= 0, operators[named], cause)

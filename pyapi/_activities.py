@@ -1,0 +1,209 @@
+"""From the records of what a device did to the table ``activities``, each with the call that started it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pillion._activity_kinds import (
+    ACTIVITY_KINDS,
+    API_KINDS,
+    CONTEXT,
+    DETAIL_NAMES,
+    DEVICE,
+    DRIVER_API,
+    EVENT,
+    EXTERNAL_CORRELATION,
+    MEMORY,
+    NAME,
+    UNIFIED_MEMORY,
+    UNIFIED_MEMORY_BYTES,
+)
+from pillion._correlations import Correlations
+from pillion._demangle import FunctionDemangler
+from pillion._devices import Devices
+from pillion._launches import causes, find_first, is_call, launches
+from pillion._records import Records, Strings, nanoseconds, pack
+from pillion._spool import RANGE_DTYPE, Dropped
+from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, column, from_rows
+from pillion_probes.layout import CONSTANTS
+
+_KINDS = tuple(dict.fromkeys(ACTIVITY_KINDS.values()))
+_TIMELESS = (DEVICE, CONTEXT, NAME, EXTERNAL_CORRELATION)  # they say something about others
+_TIME_MAX_NS = 2**62  # differences of two times below it fit into 64 bits
+_WITH_BYTES = ("memcpy", "memset", "memory")
+_FREED = 2  # memoryOperationType
+_NO_STREAM = 2**32 - 1
+
+
+def usable(of: Records, dropped: list[Dropped]) -> Records:
+    """The activities of kinds that are known and with times that can be; what is dropped is counted.
+
+    An end that cannot be becomes the start. A record of an event has no time before CUDA 12.8: it stays, with 0.
+    """
+    kind = of.records["activity"]
+    is_timeless = np.isin(kind, _TIMELESS)
+    is_known = np.isin(kind, [*ACTIVITY_KINDS, *API_KINDS]) | is_timeless
+    unknown = np.unique(kind[~is_known])[:10].tolist()
+    _count(dropped, "unknown_activities", ~is_known, f"CUPTI's kinds {', '.join(map(str, unknown))}")
+    start = of.records["start_ns"]
+    has_time = is_timeless | (kind == EVENT) | ((start > 0) & (start < _TIME_MAX_NS))
+    _count(dropped, "bad_times", is_known & ~has_time, "activities without a time that can be")
+    of = of.where(is_known & has_time)
+    start, end = of.records["start_ns"], of.records["end_ns"]
+    is_moment = np.isin(of.records["activity"], [*_TIMELESS, EVENT, MEMORY]) & (end == 0)
+    bad_end = ~is_moment & ((end < start) | (end >= _TIME_MAX_NS))
+    _count(dropped, "bad_durations", bad_end, "activities that end before they start, or never: taken as 0 long")
+    if bad_end.any():
+        of.records["end_ns"][bad_end] = start[bad_end]
+    return of
+
+
+def _count(dropped: list[Dropped], kind: str, mask: Array, place: str) -> None:
+    if lost := int(np.count_nonzero(mask)):
+        dropped.append(Dropped(kind, lost, place))
+
+
+def calls_of_activities(of: Records, correlations: Correlations) -> Records:
+    """Calls of which only the driver's own record tells, as ranges: no thread wrote one with the same number.
+
+    Of their thread nothing is known but the number that the driver gives it, in ``detail``.
+    """
+    told = of.where(np.isin(of.records["activity"], API_KINDS))
+    told = told.where(~correlations.is_called(correlations.of_activities(told)))
+    source = told.records
+    made = np.zeros(len(source), RANGE_DTYPE)
+    for name in ("start_ns", "end_ns", "name"):
+        made[name] = source[name]
+    made["kind"], made["source"] = CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_SOURCE_CUDA"]
+    made["tid"] = made["end_tid"] = np.where(source["detail"], source["detail"], source["tid"])
+    made["args"] = source["attributes"]
+    made["value"] = (source["epoch"].astype(np.uint64) << np.uint64(32)) | source["correlation"]
+    is_driver = source["activity"] == DRIVER_API
+    made["scope"] = np.where(is_driver, CONSTANTS["PLN_CUDA_DRIVER"], CONSTANTS["PLN_CUDA_RUNTIME"])
+    return Records(made, told.region, told.pid)
+
+
+def activities_table(
+    of: Records,
+    events: Columns,
+    strings: Strings,
+    correlations: Correlations,
+    devices: Devices,
+    dropped: list[Dropped],
+) -> Columns:
+    """The table of these activities, sorted by their start.
+
+    Args:
+        of: usable ones.
+        events: the table, with the calls.
+    """
+    code_of = np.full(max(ACTIVITY_KINDS) + 1, -1, np.int32)
+    for number, kind in ACTIVITY_KINDS.items():
+        code_of[number] = _KINDS.index(kind)
+    of = of.where(np.isin(of.records["activity"], list(ACTIVITY_KINDS)))
+    launch = launches(events, correlations.of_activities(of))
+    placeless = (of.records["start_ns"] == 0) & (launch < 0)
+    _count(dropped, "bad_times", placeless, "records of events without a time and without a call")
+    of, launch = of.where(~placeless), launch[~placeless]
+    if not len(of.records):
+        return from_rows("activities", ())
+    records = of.records
+    start, end = _times(of, events, launch)
+    stream = records["stream"].astype(np.int64)
+    columns: Columns = {
+        "kind": Labels(code_of[records["activity"]], _KINDS),
+        "name": _names(of, strings),
+        "start_ns": start,
+        "end_ns": end,
+        "device": devices.of(of),
+        "stream": np.where(stream == _NO_STREAM, -1, stream),
+        "correlation": correlations.of_activities(of),
+        "event": causes(events, launch),
+        "context": records["context"].astype(np.int64),
+        "launch": launch,
+        "bytes": _bytes(of),
+        "attributes": strings.rows(records["attributes"], of.region),
+    }
+    order = np.argsort(start, kind="stable")
+    table: Columns = {"kind": columns["kind"].take(order)}
+    for name, kind in SCHEMAS["activities"].items():
+        silent = OPTIONAL["activities"].get(name)
+        if name != "kind" and (silent is None or (columns[name] != silent).any()):
+            table[name] = columns[name][order].astype(kind, copy=False)
+    return table
+
+
+def _times(of: Records, events: Columns, launch: Array) -> tuple[Array, Array]:
+    """Start and end; a record of an event that has no time has that of its call."""
+    start, end = nanoseconds(of.records["start_ns"]), nanoseconds(of.records["end_ns"])
+    untimed = np.flatnonzero((start == 0) & (launch >= 0))
+    start[untimed] = events["start_ns"][launch[untimed]]
+    return start, np.maximum(start, end)
+
+
+def _names(of: Records, strings: Strings) -> Array:
+    """Rows of strings: the name of a record, that of a kernel as its source has it; else what its numbers say."""
+    records = of.records
+    rows = strings.rows(records["name"], of.region)
+    texts = strings.texts
+    demangle = FunctionDemangler()
+    readable = np.arange(len(texts), dtype=np.int32)
+    for row in np.flatnonzero(np.bincount(rows)).tolist():
+        readable[row] = strings.row(demangle(texts[row]))
+    rows = readable[rows]
+    nameless = np.flatnonzero(rows == 0)
+    keys, which = np.unique(pack(records["activity"][nameless], records["detail"][nameless]), return_inverse=True)
+    made = [strings.row(_detail_name(key >> 32, key & 0xFFFF_FFFF)) for key in keys.tolist()]
+    rows[nameless] = np.array(made, np.int32)[which]
+    return rows
+
+
+def _detail_name(activity: int, detail: int) -> str:
+    known, other = DETAIL_NAMES[activity]
+    return known.get(detail, f"{other} {detail}" if known else other)
+
+
+def _bytes(of: Records) -> Array:
+    """Bytes copied, set or allocated; freed ones are negative."""
+    kind, detail = of.records["activity"], of.records["detail"]
+    counts = np.isin(kind, [number for number, text in ACTIVITY_KINDS.items() if text in _WITH_BYTES])
+    counts |= (kind == UNIFIED_MEMORY) & np.isin(detail, UNIFIED_MEMORY_BYTES)
+    size = np.where(counts, nanoseconds(of.records["value"]), 0)
+    return np.where((kind == MEMORY) & (detail == _FREED), -size, size)
+
+
+def add_external_ids(of: Records, events: Columns, correlations: Correlations) -> None:
+    """Gives calls the column ``external_id`` where another library has told the driver a number of its own."""
+    told = of.where(of.records["activity"] == EXTERNAL_CORRELATION)
+    if not len(told.records):
+        return
+    launch = launches(events, correlations.of_activities(told))
+    known = launch >= 0
+    events["external_id"] = np.zeros(len(events["id"]), np.int64)
+    events["external_id"][launch[known]] = nanoseconds(told.records["value"])[known]
+
+
+def add_device_memory(activities: Columns, events: Columns) -> None:
+    """Gives events the column ``device_memory``: what the calls in them allocated on a device less what they freed."""
+    launch = column("activities", activities, "launch")
+    rows = np.flatnonzero(activities["kind"].isin("memory") & (launch >= 0))
+    if not len(rows):
+        return
+    size, event = column("activities", activities, "bytes")[rows], launch[rows]
+    memory = np.zeros(len(events["id"]), np.int64)
+    while len(event):
+        np.add.at(memory, event, size)
+        event = events["parent"][event]
+        event, size = event[event >= 0], size[event >= 0]
+    events["device_memory"] = memory
+
+
+def doubtful_launches(events: Columns) -> int:
+    """How many calls have the number of another that does not enclose them: which of them started what is unsure."""
+    if "correlation" not in events:
+        return 0
+    calls = np.flatnonzero(is_call(events) & (events["correlation"] != 0))
+    first = calls[find_first(events["correlation"][calls], events["correlation"][calls])]
+    same_thread = (events["pid"][calls] == events["pid"][first]) & (events["tid"][calls] == events["tid"][first])
+    encloses = same_thread & (events["end_ns"][calls] <= events["end_ns"][first])
+    return int(np.count_nonzero(~encloses))

@@ -1,0 +1,335 @@
+"""From what a device did to its launch, its range and its stack: exact answers, whatever a job says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spool_writer import SpoolWriter, gpu_spool
+
+from pillion._capture import Capture
+from pillion._merge import merge
+from pillion._spool import ACTIVITY_DTYPE, RANGE_DTYPE, parse_spool
+from pillion._tables import check_references, column
+from pillion.export.chrome import write_chrome_trace
+from pillion_probes.layout import CONSTANTS
+
+
+def capture_of(writer: SpoolWriter) -> Capture:
+    capture = Capture(*merge(parse_spool(writer.to_bytes())))
+    check_references(capture.columns)
+    return capture
+
+
+def rows(capture: Capture, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Rows of a table, names as texts, optional columns as their defaults."""
+    values = [column(table, capture.columns[table], name) for name in columns]
+    texts = capture.columns["strings"]["text"]
+    found = zip(*([values_of[row] for row in range(len(capture.columns[table]["start_ns"]))] for values_of in values))
+    named = ("name", "args", "attributes")
+    return [tuple(texts[value] if name in named else value for name, value in zip(columns, row)) for row in found]
+
+
+def event_names(capture: Capture, events: Sequence[int]) -> list[str | None]:
+    texts = capture.columns["strings"]["text"][capture.columns["events"]["name"]]
+    return [texts[event] if event >= 0 else None for event in events]
+
+
+def losses(capture: Capture) -> dict[str, int]:
+    table = capture.columns["losses"]
+    counts = zip(table["kind"].tolist(), table["count"].tolist())
+    return {kind: count for kind, count in counts if count and kind != "unfinished"}
+
+
+def test_every_activity_knows_its_launch_and_the_range_around_it() -> None:
+    capture = capture_of(gpu_spool())
+    events, activities = capture.columns["events"], capture.columns["activities"]
+    launch = activities["launch"].tolist()
+    found = zip(
+        rows(capture, "activities", "kind", "name", "start_ns", "stream"),
+        event_names(capture, launch),
+        events["start_ns"][launch].tolist(),
+        events["pid"][launch].tolist(),
+        event_names(capture, activities["event"].tolist()),
+    )
+    gemm = "void gemm<float>(float*)"
+    assert list(found) == [
+        (("kernel", gemm, 1_350, 7), "cudaLaunchKernel", 1_200, 41, "aten::mm"),
+        (("kernel", "relu", 1_600, 13), "cudaLaunchKernel", 1_400, 41, "aten::mm"),
+        (("kernel", gemm, 2_300, 7), "cudaLaunchKernel", 2_100, 42, "eval"),
+        (("memcpy", "Memcpy HtoD", 2_400, 7), "cudaMemcpyAsync", 1_600, 41, "aten::mm"),
+        *(
+            (("kernel", "node", start, 7), "cudaGraphLaunch", 6_000, 41, "cudaGraphLaunch")
+            for start in (6_200, 6_400, 6_600)
+        ),
+        (("kernel", "late", 7_200, 7), "cudaLaunchKernel", 7_000, 41, "cudaLaunchKernel"),
+    ]
+    assert losses(capture) == {}
+
+
+def test_calls_have_their_category_and_one_numbering() -> None:
+    capture = capture_of(gpu_spool())
+    assert rows(capture, "events", "name", "category", "scope", "correlation", "value", "args") == [
+        ("step", "user_annotation", 7, 0, 0, ""),
+        ("aten::mm", "cpu_op", 0, 0, 7, ""),
+        ("cudaLaunchKernel", "cuda_runtime", 0, 5, 0, ""),
+        ("cuLaunchKernel", "cuda_driver", 0, 5, 0, ""),
+        ("cudaLaunchKernel", "cuda_runtime", 0, 6, 0, ""),
+        ("cudaMemcpyAsync", "cuda_runtime", 0, 7, 0, "invalid argument"),
+        ("cudaGraphLaunch", "cuda_runtime", 0, 8, 0, ""),
+        ("cudaLaunchKernel", "cuda_runtime", 0, (1 << 32) + 5, 0, ""),
+        ("eval", "user_annotation", 7, 0, 0, ""),
+        ("cudaLaunchKernel", "cuda_runtime", 0, (2 << 32) + 5, 0, ""),
+    ]
+    activities = capture.columns["activities"]
+    assert activities["correlation"].tolist() == [5, 6, (2 << 32) + 5, 7, 8, 8, 8, (1 << 32) + 5]
+    assert activities["bytes"].tolist() == [0, 0, 0, 4_096, 0, 0, 0, 0]
+    assert rows(capture, "activities", "attributes")[0] == ('{"grid": [2, 1, 1], "block": [32, 1, 1]}',)
+
+
+def test_a_call_of_which_only_the_driver_tells_is_an_event(spool: SpoolWriter) -> None:
+    spool.call(1, 41, "cudaLaunchKernel", 100, 200, 5, seq=1)
+    spool.activity(1, 5, 101, 199, 5, name="cudaLaunchKernel")  # told by the thread already
+    spool.activity(1, 5, 300, 400, 6, name="cudaMemsetAsync", detail=43, attributes="out of memory")
+    spool.activity(1, 4, 500, 600, 5, epoch=2, name="cuLaunchKernel")
+    spool.activity(1, 2, 450, 460, 6, value=64)
+    capture = capture_of(spool)
+    assert rows(capture, "events", "name", "category", "tid", "start_ns", "end_ns", "correlation", "args") == [
+        ("cudaLaunchKernel", "cuda_runtime", 41, 100, 200, 5, ""),
+        ("cudaMemsetAsync", "cuda_runtime", 43, 300, 400, 6, "out of memory"),
+        ("cuLaunchKernel", "cuda_driver", 9_999, 500, 600, (1 << 32) + 5, ""),
+    ]
+    assert rows(capture, "activities", "kind", "name", "bytes", "launch") == [("memset", "Memset", 64, 1)]
+
+
+@pytest.mark.parametrize(
+    ("activity", "fields", "expected"),
+    [
+        (3, {"name": "k"}, ("kernel", "k", 0)),
+        (3, {}, ("kernel", "kernel", 0)),
+        (1, {"detail": 8, "value": 13}, ("memcpy", "Memcpy DtoD", 13)),
+        (1, {"detail": 77, "value": 13}, ("memcpy", "Memcpy kind 77", 13)),
+        (1, {"name": "Memcpy HtoD (Pinned -> Device)"}, ("memcpy", "Memcpy HtoD (Pinned -> Device)", 0)),
+        (2, {"value": 17}, ("memset", "Memset", 17)),
+        (22, {"value": 19}, ("memcpy", "Memcpy PtoP", 19)),
+        (38, {"detail": 3, "value": 4}, ("sync", "Stream Sync", 0)),
+        (17, {"detail": 6 << 16}, ("overhead", "Command Buffer Full", 0)),
+        (36, {}, ("event", "CUDA event", 0)),
+        (49, {"detail": 1, "value": 23}, ("memory", "[memory]", 23)),
+        (49, {"detail": 2, "value": 23}, ("memory", "[memory]", -23)),
+        (25, {"detail": 2, "value": 29}, ("unified_memory", "Unified memory DtoH", 29)),
+        (25, {"detail": 4, "value": 29}, ("unified_memory", "Page faults of the GPU", 0)),
+        (51, {}, ("graph", "CUDA graph", 0)),
+    ],
+)
+def test_kinds_of_work(spool: SpoolWriter, activity: int, fields: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    spool.activity(1, activity, 10, 20, **fields)
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "kind", "name", "bytes") == [expected]
+    assert losses(capture) == {}
+
+
+def test_work_without_a_device_has_that_of_its_context(spool: SpoolWriter) -> None:
+    none = {"device": 2**16 - 1, "stream": 2**32 - 1}
+    spool.activity(1, 9, 0, 0, context=3, device=1)
+    spool.activity(1, 38, 10, 20, context=3, **none)
+    spool.activity(1, 38, 30, 40, context=4, **none)
+    assert rows(capture_of(spool), "activities", "device", "stream") == [(1, -1), (-1, -1)]
+
+
+def test_a_record_of_an_event_without_a_time_is_where_it_was_asked_for(spool: SpoolWriter) -> None:
+    spool.call(1, 41, "cudaEventRecord", 100, 200, 5, seq=1)
+    spool.activity(1, 36, 0, 0, 5)
+    spool.activity(1, 36, 0, 0, 6)  # nobody knows where
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "kind", "start_ns", "end_ns") == [("event", 100, 100)]
+    assert losses(capture) == {"bad_times": 1}
+
+
+def test_a_call_has_the_number_that_another_library_gave_it(spool: SpoolWriter) -> None:
+    spool.call(1, 41, "cudaLaunchKernel", 100, 200, 5, seq=1)
+    spool.call(1, 41, "cudaLaunchKernel", 300, 400, 6, seq=2)
+    spool.activity(1, 39, 0, 0, 6, value=31)
+    spool.activity(1, 39, 0, 0, 77, value=37)  # of a call that nobody told of
+    capture = capture_of(spool)
+    assert rows(capture, "events", "external_id") == [(0,), (31,)]
+    assert len(capture.columns["activities"]["start_ns"]) == 0
+
+
+def test_events_have_what_was_allocated_in_them(spool: SpoolWriter) -> None:
+    spool.record(1, 41, "step", 0, 1_000, seq=1)
+    spool.record(1, 41, "load", 100, 500, seq=2, parent=1, depth=1)
+    spool.call(1, 41, "cudaMalloc", 200, 300, 5, seq=3, parent=2, depth=2)
+    spool.call(1, 41, "cudaFree", 600, 700, 6, seq=4, parent=1, depth=1)
+    spool.activity(1, 49, 250, 0, 5, detail=1, value=103)
+    spool.activity(1, 49, 260, 0, 5, detail=1, value=4)
+    spool.activity(1, 49, 650, 0, 6, detail=2, value=7)
+    spool.activity(1, 49, 660, 0, 0, detail=1, value=1_000)  # by nobody known
+    capture = capture_of(spool)
+    assert rows(capture, "events", "name", "device_memory") == [
+        ("step", 100),
+        ("load", 107),
+        ("cudaMalloc", 107),
+        ("cudaFree", -7),
+    ]
+    assert losses(capture) == {}
+
+
+# ---- devices, notices ----
+
+
+def test_devices_and_streams_are_listed(spool: SpoolWriter) -> None:
+    spool.activity(1, 8, 0, 0, device=0, name="H200", value=139 << 30, attributes='{"uuid": "GPU-a", "numSms": 132}')
+    spool.activity(1, 11, 0, 0, device=0, stream=7, detail=5, name="copies")
+    spool.activity(1, 11, 0, 0, device=0, stream=8, detail=2, name="a thread")
+    meta = capture_of(spool).meta
+    assert meta["devices"] == [{"uuid": "GPU-a", "numSms": 132, "id": 0, "name": "H200", "memory_bytes": 139 << 30}]
+    assert meta["streams"] == [{"pid": 41, "device": 0, "stream": 7, "name": "copies"}]
+
+
+def test_a_device_has_one_number_whatever_each_process_calls_it(spool: SpoolWriter) -> None:
+    """CUDA_VISIBLE_DEVICES gave each of two processes a device of its own, which it calls 0; a third one sees both."""
+    for region, seen in ((1, "a"), (2, "b"), (3, "ba")):
+        spool.region(region, 40 + region)
+        for device, name in enumerate(seen):
+            spool.activity(region, 8, 0, 0, device=device, name=name, attributes=f'{{"uuid": "GPU-{name}"}}')
+            spool.activity(region, 3, 10 * region + device, 50, device=device, name=name)
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "name", "device") == [("a", 0), ("b", 2), ("b", 2), ("a", 0)]
+    assert [(device["id"], device["name"]) for device in capture.meta["devices"]] == [(0, "a"), (2, "b")]
+
+
+def test_notices_are_in_the_meta_once_each(spool: SpoolWriter) -> None:
+    spool.region(2, 42)
+    for _ in range(3):
+        spool.notice(1, "CUPTI is held by another profiler")
+    spool.notice(2, "", "CLOCK", value=40)
+    spool.record(1, 41, "of a later version", 10, 10, kind=CONSTANTS["PLN_NOTICE"], scope=99)
+    assert capture_of(spool).meta["notices"] == [
+        {"pid": 41, "source": "CUDA", "kind": "text", "text": "CUPTI is held by another profiler", "value": 0},
+        {"pid": 42, "source": "CUDA", "kind": "clock", "text": "", "value": 40},
+    ]
+
+
+def test_notices_have_a_limit_and_the_rest_is_counted(spool: SpoolWriter) -> None:
+    for number in range(1_013):
+        spool.notice(1, f"notice {number}")
+    capture = capture_of(spool)
+    assert (len(capture.meta["notices"]), losses(capture)) == (1_000, {"notices": 13})
+
+
+def test_a_capture_without_devices_says_nothing_of_them(training: Capture) -> None:
+    assert not {"notices", "devices", "streams"} & training.meta.keys()
+    assert not {"category", "correlation", "stack", "device_memory"} & training.columns["events"].keys()
+
+
+# ---- stacks ----
+
+
+def stacked(spool: SpoolWriter) -> SpoolWriter:
+    """gpu_spool's first kernel launched in matmul, called by main; the graph by native code alone."""
+    for frame, (kind, name) in enumerate([("python", "main"), ("python", "matmul"), ("native", "launch")], start=1):
+        place = {"file": "train.py", "line": 10 * frame} if kind == "python" else {}
+        spool.object("frame", id=frame, kind=kind, name=name, module="", **place)
+    spool.object("stack", id=1, frames=[3, 2, 1])
+    spool.object("stack", id=2, frames=[3])
+    spool.sample("CALL", 41, 41, 1_250, 1_250, range_seq=3, stack=1)
+    spool.sample("CALL", 41, 41, 6_050, 6_050, range_seq=7, stack=2)
+    spool.sample("CALL", 41, 41, 7_050, 7_050, range_seq=77, stack=2)  # its range was lost
+    spool.sample("CALL", 77, 41, 1_250, 1_250, range_seq=3, stack=2)  # of a process without a region
+    return spool
+
+
+def test_a_launch_and_the_operator_around_it_know_where_they_were_called() -> None:
+    capture = capture_of(stacked(gpu_spool()))
+    python, native = ["train.py(20): matmul", "train.py(10): main"], ["launch"]
+    by_start = {event.time_range.start: event for event in capture.function_events}
+    assert by_start[0.2].stack == python  # the launch
+    assert by_start[0.1].stack == python  # aten::mm
+    assert by_start[0.35].stack == python  # its kernel
+    assert by_start[0.0].stack == []  # a range may be a few calls further out
+    assert [by_start[start].stack for start in (5.0, 5.2, 5.4, 5.6)] == [native] * 4
+    assert len(capture.columns["samples"]["stack"]) == 0
+
+
+def test_a_backward_launch_has_the_stack_of_its_forward_operator(spool: SpoolWriter) -> None:
+    torch = CONSTANTS["PLN_SOURCE_TORCH"]
+    spool.record(1, 41, "aten::mm", 100, 300, seq=1, source=torch, value=7)
+    spool.call(1, 41, "cudaLaunchKernel", 150, 200, 5, seq=2, parent=1, depth=1)
+    spool.record(1, 43, "MmBackward0", 400, 700, seq=1, source=torch, value=7, scope=1)
+    spool.call(1, 43, "cudaLaunchKernel", 450, 500, 6, seq=2, parent=1, depth=1)
+    spool.object("frame", id=1, kind="python", name="forward", file="a.py", line=3, module="")
+    spool.object("stack", id=1, frames=[1])
+    spool.sample("CALL", 41, 41, 150, 150, range_seq=2, stack=1)
+    events = capture_of(spool).function_events
+    assert [(event.name, event.stack) for event in events if event.thread == 43] == [
+        ("MmBackward0", ["a.py(3): forward"]),
+        ("cudaLaunchKernel", ["a.py(3): forward"]),
+    ]
+
+
+# ---- what a job says ----
+
+
+def test_what_cannot_be_is_counted(spool: SpoolWriter) -> None:
+    spool.activity(1, 3, 0, 20)
+    spool.activity(1, 3, 2**63, 2**63 + 1)
+    spool.activity(1, 3, 100, 90, name="ends before it starts")
+    spool.activity(1, 3, 200, 2**64 - 1, name="never ends")
+    for kind in (7, 2**16 - 1, 7):
+        spool.activity(1, kind, 10, 20)
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "name", "start_ns", "end_ns") == [
+        ("ends before it starts", 100, 100),
+        ("never ends", 200, 200),
+    ]
+    assert losses(capture) == {"bad_times": 2, "bad_durations": 2, "unknown_activities": 3}
+
+
+def test_calls_with_the_number_of_another_are_counted(spool: SpoolWriter) -> None:
+    spool.call(1, 41, "first", 100, 200, 5, seq=1)
+    spool.call(1, 41, "later", 300, 400, 5, seq=2)
+    spool.call(1, 43, "of another thread", 110, 120, 5, seq=1)
+    spool.activity(1, 3, 250, 260, 5)
+    capture = capture_of(spool)
+    assert event_names(capture, capture.columns["activities"]["launch"].tolist()) == ["first"]
+    assert losses(capture) == {"doubtful_launches": 2}
+
+
+_NUMBERS = st.sampled_from([0, 1, 2, 5, 7, 2**16 - 1, 2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1])
+_KINDS = st.sampled_from([1, 2, 3, 4, 5, 8, 9, 10, 11, 17, 22, 25, 36, 38, 39, 48, 49, 51, 99, 2**16 - 1])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(_KINDS, st.lists(_NUMBERS, min_size=12, max_size=12)), max_size=12),
+    st.lists(st.tuples(_NUMBERS, _NUMBERS, _NUMBERS), max_size=5),
+)
+def test_nothing_that_a_job_says_breaks_its_capture(
+    tmp_path_factory: pytest.TempPathFactory,
+    activities: list[tuple[int, list[int]]],
+    calls: list[tuple[int, int, int]],
+) -> None:
+    spool = SpoolWriter()
+    spool.region(1, 41)
+    spool.string(1, '{"uuid": "GPU-a", "numSms": 1}')
+    for start, value, parent in calls:
+        spool.record(1, 41, "call", start, start, source=CONSTANTS["PLN_SOURCE_CUDA"], value=value)
+        spool._records[1][-1]["parent"] = spool._records[1][-1]["seq"] = parent % 2**32
+    for kind, numbers in activities:
+        record = np.zeros(1, ACTIVITY_DTYPE)
+        fields = [name for name in ACTIVITY_DTYPE.names or () if name not in ("kind", "activity")]
+        for name, number in zip(fields, numbers):
+            record[name] = number % 2 ** (8 * ACTIVITY_DTYPE[name].itemsize)
+        record["kind"], record["activity"] = CONSTANTS["PLN_ACTIVITY"], kind
+        spool._records.setdefault(1, []).append(record.view(RANGE_DTYPE)[0])
+    capture = capture_of(spool)
+    table = capture.columns["activities"]
+    assert (table["end_ns"] >= table["start_ns"]).all()
+    assert (np.diff(table["start_ns"]) >= 0).all()
+    capture.key_averages().table()
+    write_chrome_trace(capture, tmp_path_factory.getbasetemp() / "any.json")
