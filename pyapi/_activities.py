@@ -22,7 +22,7 @@ from pillion._correlations import Correlations
 from pillion._demangle import FunctionDemangler
 from pillion._devices import Devices
 from pillion._launches import causes, find_first, is_call, launches
-from pillion._records import Records, Strings, nanoseconds, pack
+from pillion._records import Records, Strings, is_one_of, nanoseconds, pack
 from pillion._spool import RANGE_DTYPE, Dropped
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, column, from_rows
 from pillion_probes.layout import CONSTANTS
@@ -41,8 +41,8 @@ def usable(of: Records, dropped: list[Dropped]) -> Records:
     An end that cannot be becomes the start. A record of an event has no time before CUDA 12.8: it stays, with 0.
     """
     kind = of.records["activity"]
-    is_timeless = np.isin(kind, _TIMELESS)
-    is_known = np.isin(kind, [*ACTIVITY_KINDS, *API_KINDS]) | is_timeless
+    is_timeless = is_one_of(kind, _TIMELESS)
+    is_known = is_one_of(kind, [*ACTIVITY_KINDS, *API_KINDS]) | is_timeless
     unknown = np.unique(kind[~is_known])[:10].tolist()
     _count(dropped, "unknown_activities", ~is_known, f"CUPTI's kinds {', '.join(map(str, unknown))}")
     start = of.records["start_ns"]
@@ -50,7 +50,7 @@ def usable(of: Records, dropped: list[Dropped]) -> Records:
     _count(dropped, "bad_times", is_known & ~has_time, "activities without a time that can be")
     of = of.where(is_known & has_time)
     start, end = of.records["start_ns"], of.records["end_ns"]
-    is_moment = np.isin(of.records["activity"], [*_TIMELESS, EVENT, MEMORY]) & (end == 0)
+    is_moment = is_one_of(of.records["activity"], [*_TIMELESS, EVENT, MEMORY]) & (end == 0)
     bad_end = ~is_moment & ((end < start) | (end >= _TIME_MAX_NS))
     _count(dropped, "bad_durations", bad_end, "activities that end before they start, or never: taken as 0 long")
     if bad_end.any():
@@ -68,7 +68,7 @@ def calls_of_activities(of: Records, correlations: Correlations) -> Records:
 
     Of their thread nothing is known but the number that the driver gives it, in ``detail``.
     """
-    told = of.where(np.isin(of.records["activity"], API_KINDS))
+    told = of.where(is_one_of(of.records["activity"], API_KINDS))
     told = told.where(~correlations.is_called(correlations.of_activities(told)))
     source = told.records
     made = np.zeros(len(source), RANGE_DTYPE)
@@ -100,7 +100,7 @@ def activities_table(
     code_of = np.full(max(ACTIVITY_KINDS) + 1, -1, np.int32)
     for number, kind in ACTIVITY_KINDS.items():
         code_of[number] = _KINDS.index(kind)
-    of = of.where(np.isin(of.records["activity"], list(ACTIVITY_KINDS)))
+    of = of.where(is_one_of(of.records["activity"], ACTIVITY_KINDS))
     launch = launches(events, correlations.of_activities(of))
     placeless = (of.records["start_ns"] == 0) & (launch < 0)
     _count(dropped, "bad_times", placeless, "records of events without a time and without a call")
@@ -166,7 +166,7 @@ def _detail_name(activity: int, detail: int) -> str:
 def _bytes(of: Records) -> Array:
     """Bytes copied, set or allocated; freed ones are negative."""
     kind, detail = of.records["activity"], of.records["detail"]
-    counts = np.isin(kind, [number for number, text in ACTIVITY_KINDS.items() if text in _WITH_BYTES])
+    counts = is_one_of(kind, [number for number, text in ACTIVITY_KINDS.items() if text in _WITH_BYTES])
     counts |= (kind == UNIFIED_MEMORY) & np.isin(detail, UNIFIED_MEMORY_BYTES)
     size = np.where(counts, nanoseconds(of.records["value"]), 0)
     return np.where((kind == MEMORY) & (detail == _FREED), -size, size)

@@ -25,7 +25,7 @@ from pillion._events import EVENT_KINDS, Events, events_table
 from pillion._inventory import capture_meta, losses_table, processes_table, region_starts, stack_tables, threads_table
 from pillion._notices import notices
 from pillion._ranges import enclosing, region_at
-from pillion._records import Records, Strings, nanoseconds, rows_of
+from pillion._records import Records, Strings, is_one_of, nanoseconds, rows_of
 from pillion._spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
 from pillion._tables import Array, Columns, Tables, text_column
 from pillion_probes.layout import CONSTANTS
@@ -85,7 +85,7 @@ class _Work(NamedTuple):
 
 def _work(records: Records, strings: Strings, dropped: list[Dropped]) -> _Work:
     kind = records.records["kind"]
-    hosts = records.where(np.isin(kind, EVENT_KINDS))
+    hosts = records.where(is_one_of(kind, EVENT_KINDS))
     done = usable(records.where(kind == CONSTANTS["PLN_ACTIVITY"]).as_activities(), dropped)
     correlations = Correlations(hosts, done)
     told = calls_of_activities(done, correlations)
