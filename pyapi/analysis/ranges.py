@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pillion._tables import Array, Columns, Tables, length
-from pillion.model.tree import Measure, attribute, nested_parents, self_times, sums
+from pillion.model.columns import WORK
+from pillion.model.tree import Measure, attribute, inclusive, levels, nested_parents, self_times, sums
 
 
 def ranges(tables: Tables) -> Columns:
@@ -13,7 +14,8 @@ def ranges(tables: Tables) -> Columns:
 
     Wall times are torch's: ``cpu_total_ns`` the durations, ``self_cpu_ns`` less those of nested ranges. On-CPU times
     are sampled CPU time, off-CPU times the parts of waits inside the range. A name nested in itself counts in each
-    total, as in torch.
+    total, as in torch. Where devices did anything, ``device_ns`` is the time of the work that was launched inside, and
+    ``self_device_ns`` of that which was launched by the range itself.
     """
     events = tables["events"]
     count = length(tables["strings"])
@@ -38,5 +40,17 @@ def ranges(tables: Tables) -> Columns:
         "off_cpu_ns": total(of.off_cpu),
         "runnable_ns": total(of.runnable),
     }
+    if length(tables["activities"]):
+        launched = _launched_ns(tables)
+        columns["self_device_ns"] = by_name(launched)
+        columns["device_ns"] = by_name(inclusive(launched, events["parent"], levels(events)))
     used = np.flatnonzero((columns["calls"] > 0) | (columns["samples"] > 0) | (columns["off_cpu_ns"] > 0))
     return {"name": tables["strings"]["text"][used], **{key: column[used] for key, column in columns.items()}}
+
+
+def _launched_ns(tables: Tables) -> Array:
+    """Of each event the time of the work of devices that it caused."""
+    activities = tables["activities"]
+    is_work = activities["kind"].isin(*WORK)
+    duration = np.maximum(activities["end_ns"] - activities["start_ns"], 0)
+    return sums(np.where(is_work, activities["event"], -1), duration, length(tables["events"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pillion._tables import Array, Columns, Tables, length, text_column
+from pillion.analysis.dominant import dominant
 from pillion.model.tree import sums
 from pillion_probes.layout import CONSTANTS
 
@@ -47,9 +48,9 @@ def waits(tables: Tables) -> Columns:
     places = list(numbers)
     found = [places[key // 2] for key in group_keys.tolist()]
     why = ["preempted" if key % 2 else place[3] for key, place in zip(group_keys.tolist(), found)]
-    waker = _dominant(group, (rows["waker_pid"].astype(np.int64) << 32) | rows["waker_tid"], duration, count)
+    waker = dominant(group, (rows["waker_pid"].astype(np.int64) << 32) | rows["waker_tid"], duration, count)
     names = _thread_names(tables)
-    state = _dominant(group, rows["state"].astype(np.int64), duration, count)
+    state = dominant(group, rows["state"].astype(np.int64), duration, count)
     return {
         "name": text_column([place[0] for place in found]),
         "file": text_column([place[1] for place in found]),
@@ -61,7 +62,7 @@ def waits(tables: Tables) -> Columns:
         "max_ns": longest,
         "runnable_ns": sums(group, np.minimum(rows["runnable_ns"], duration), count),
         "woken_by": text_column([names.get(thread, "") for thread in waker.tolist()]),
-        "range": tables["strings"]["text"][_dominant(group, rows["range_name"].astype(np.int64), duration, count)],
+        "range": tables["strings"]["text"][dominant(group, rows["range_name"].astype(np.int64), duration, count)],
     }
 
 
@@ -90,18 +91,6 @@ def _function_of(tables: Tables, stack: int) -> tuple[str, str, int]:
     if frame is None:
         return "", "", 0
     return frames["name"][frame], frames["file"][frame], int(frames["line"][frame])
-
-
-def _dominant(group: Array, value: Array, weight: Array, count: int) -> Array:
-    """For each group the value with the greatest sum of weights, the least of several."""
-    values, which = np.unique(value, return_inverse=True)
-    pairs, pair = np.unique(group * max(len(values), 1) + which, return_inverse=True)
-    weights = sums(pair, weight, len(pairs))
-    pair_group = pairs // max(len(values), 1)
-    order = np.lexsort((-weights, pair_group))
-    first = order[np.searchsorted(pair_group, np.arange(count))]
-    dominant: Array = values[pairs[first] % max(len(values), 1)]
-    return dominant
 
 
 def _thread_names(tables: Tables) -> dict[int, str]:

@@ -10,7 +10,7 @@ from pillion._errors import UsageError
 
 HELP = "show where the time of a capture went"
 
-_VIEWS = ("range", "function", "thread", "process", "wait")
+_VIEWS = ("range", "function", "thread", "process", "wait", "gpu", "kernel", "launch")
 _LIMIT = 30
 
 

@@ -26,18 +26,26 @@ class Links(NamedTuple):
 def launches(tables: Tables) -> Links:
     """From calls into the device's runtime to the activities that they started.
 
-    The number is the correlation. Each process counts its own, so those of a second process begin at 2**32.
+    The number is the correlation. Where processes count their own, as in imported profiles, those of a second process
+    begin at 2**32.
     """
     events, activities = tables["events"], tables["activities"]
     launch = column("activities", activities, "launch")
     target = np.flatnonzero(launch >= 0)
     source = launch[target]
-    _, process = np.unique(events["pid"][source], return_inverse=True)
     correlation = activities["correlation"][target]
-    unnumbered = correlation == 0
     # Above every correlation, which are of 32 bits, and below those of the next process.
-    number = np.where(unnumbered, source + (1 << 31), correlation)
-    return Links((process << 32) + number, source, target)
+    number = np.where(correlation == 0, source + (1 << 31), correlation)
+    if _is_shared(number, source):
+        number = (np.unique(events["pid"][source], return_inverse=True)[1] << 32) + number
+    return Links(number, source, target)
+
+
+def _is_shared(number: Array, source: Array) -> bool:
+    """Whether several sources have the same number."""
+    order = np.argsort(number, kind="stable")
+    number, source = number[order], source[order]
+    return bool(np.any((number[1:] == number[:-1]) & (source[1:] != source[:-1])))
 
 
 def backward_passes(events: Columns) -> Links:

@@ -68,7 +68,7 @@ def _head(capture: Capture, path: str | os.PathLike[str]) -> dict[str, Any]:
     meta, losses = capture.meta, capture.columns["losses"]
     identity = json.dumps([meta.get(key) for key in ("host", "start_ns", "pids", "realtime_offset_ns")])
     known = {
-        "deviceProperties": [],
+        "deviceProperties": [_device(device) for device in meta.get("devices", ())],
         "distributedInfo": {"rank": 0, "world_size": 1},
         "trace_id": meta.get("trace_id") or hashlib.sha256(identity.encode()).hexdigest()[:32].upper(),
         **{key: value for key, value in meta.get("trace", {}).items() if key not in _OWN},
@@ -85,6 +85,11 @@ def _head(capture: Capture, path: str | os.PathLike[str]) -> dict[str, Any]:
         "pillion": {key: value for key, value in meta.items() if key != "trace"},
         "losses": [{key: losses[key].tolist()[row] for key in losses} for row in lost],
     }
+
+
+def _device(device: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a device, its memory under Kineto's key."""
+    return {"totalGlobalMem" if key == "memory_bytes" else key: value for key, value in device.items()}
 
 
 def _write_stack_frames(file: IO[bytes], tables: Tables, tree: StackTree) -> None:

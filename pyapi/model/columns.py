@@ -17,8 +17,8 @@ from pillion.model.stacks import ShapeValues, StackTexts, backward_stacks
 from pillion.model.tree import Attribution, attribute, float_sums, inclusive, is_async, is_nothing, sums, visible_rows
 
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
-# Work that a device did for the event that caused it; other activities (sync, annotations) only lie on its time line.
-_KERNELS = ("kernel", "memcpy", "memset")
+# Work that a device did for the event that caused it; annotations only lie on its time line.
+WORK = ("kernel", "memcpy", "memset", "graph")
 
 
 class EventColumns(EventRows):
@@ -206,7 +206,7 @@ class EventColumns(EventRows):
             return np.zeros(0, np.int64), np.zeros(len(self) + 1, np.int64)
         causes = self.activities["event"].copy()
         if "device_type" not in self.detail.device:  # torch itself has said what belongs to whom
-            causes[~self.activities["kind"].isin(*_KERNELS)] = -1
+            causes[~self.activities["kind"].isin(*WORK)] = -1
         known = causes >= 0
         rows = causes[known]  # what merged into its parent leaves its kernels to it
         causes[known] = self.place[np.where(self.absorbed[rows], self.parent[rows], rows)]

@@ -29,6 +29,8 @@ UTILITY_RANGES = {
     "aten::_version",
 }
 _STEP = "ProfilerStep#"
+# What is told of a device without being work of it: torch lists none of these unless it is asked to.
+_UNLISTED = ("memory", "sync", "overhead", "event", "unified_memory")
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class EventRows:
         self.events: Columns = tables["events"]
         self.count = length(self.events)
         listed = self.detail.device.get("listed")
-        self.listed = np.flatnonzero(~tables["activities"]["kind"].isin("memory") if listed is None else listed)
+        self.listed = np.flatnonzero(~tables["activities"]["kind"].isin(*_UNLISTED) if listed is None else listed)
         self.activities = _taken(tables["activities"], self.listed)
         event_name, self.names, self._dropped = self._shown_names(self.events["name"])
         self.name = np.concatenate([event_name, self._shown_names(self.activities["name"])[0]])

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pillion._tables import length
-from pillion.render.units import count, percent, seconds, size
+from pillion.render.units import count, cut, percent, seconds, size
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
@@ -24,6 +24,15 @@ LOSS_KINDS = (
     "waits",
 )
 
+# Losses whose name says little.
+_WORDS = {
+    "device_records": "GPU activities that the driver dropped, or that came in no known form",
+    "ring_full_activities": "GPU activities that found their ring full",
+    "unknown_activities": "GPU activities of kinds that this version does not know",
+    "doubtful_launches": "calls into CUDA that share their number: which of them launched what is unsure",
+}
+_NOTICE_WIDTH = 200  # a reason and what to do about it; the text is a job's
+
 
 def losses(capture: Capture) -> dict[str, int]:
     """Loss kind to count, summed over threads; 0 for what was watched and not lost. Sorted."""
@@ -35,8 +44,9 @@ def losses(capture: Capture) -> dict[str, int]:
 
 
 def capture_notes(capture: Capture) -> list[str]:
-    """What was measured and sampled, what was lost, what it cost; a line each."""
-    return [_measured(capture), *_unavailable(capture), _lost(capture), *_cost(capture)]
+    """What was measured and sampled, what is missing and why, what it cost; a line each."""
+    said = [*_unavailable(capture), *_notices(capture)]
+    return [_measured(capture), *said, _lost(capture), *_lost_in_words(capture), *_cost(capture)]
 
 
 def _unavailable(capture: Capture) -> list[str]:
@@ -46,6 +56,27 @@ def _unavailable(capture: Capture) -> list[str]:
     return [
         f"no Python stacks of {_counted(number, 'process')}: {reason}" for reason, number in reasons.items() if reason
     ]
+
+
+def _notices(capture: Capture) -> list[str]:
+    """What the sources in the jobs have to say; a line for each text, with its processes."""
+    clocks: dict[str, int] = {}
+    pids: dict[str, list[int]] = {}
+    for notice in capture.meta.get("notices", ()):
+        source, value = str(notice["source"]), int(notice["value"])
+        if notice["kind"] == "clock":
+            clocks[source] = max(clocks.get(source, 0), value)
+        else:
+            pids.setdefault(str(notice["text"]), []).append(int(notice["pid"]))
+    lines = [f"{'GPU' if source == 'CUDA' else source} times ±{seconds(value)}" for source, value in clocks.items()]
+    return [cut(line, _NOTICE_WIDTH) for line in [*lines, *(f"{_processes(of)}: {text}" for text, of in pids.items())]]
+
+
+def _processes(pids: list[int]) -> str:
+    if len(pids) == 1:
+        return f"process {pids[0]}"
+    more = f" and {len(pids) - 3:,} more" if len(pids) > 3 else ""
+    return f"processes {', '.join(map(str, pids[:3]))}{more}"
 
 
 def _measured(capture: Capture) -> str:
@@ -58,6 +89,8 @@ def _measured(capture: Capture) -> str:
             *(_counted(length(table), noun) for table, noun in rows if length(table)),
         ]
         return f"{', '.join(found)}, imported from {meta['file']} ({meta['source']})"
+    if length(columns["activities"]):
+        ranges = f"{ranges}, {_counted(length(columns['activities']), 'GPU activity')}"
     if meta["collector"] == "self":
         why = str(meta.get("samples_unavailable") or "none was asked").partition(";")[0]
         return f"{ranges}; ranges only: no agent ({why}); samples and waits need `pillion agent start`"
@@ -79,6 +112,11 @@ def _lost(capture: Capture) -> str:
     lost = ", ".join(f"{number:,} {kind}" for kind, number in losses(capture).items() if number)
     recovered = "; recovered from a recording that did not finish" if capture.meta.get("recovered") else ""
     return f"lost: {lost or 'nothing'}{recovered}"
+
+
+def _lost_in_words(capture: Capture) -> list[str]:
+    lost = losses(capture)
+    return [f"  {kind}: {words}" for kind, words in _WORDS.items() if lost.get(kind)]
 
 
 def _cost(capture: Capture) -> list[str]:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pillion.render.notes import capture_notes
+from pillion.render.units import WIDTH, cut
 from pillion.render.views import VIEWS, View, view_rows
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
 
-WIDTH = 100
 _GAP = "  "
+
+# View, title, rows at most.
+GPU_SECTIONS = (("gpu", "GPUs and their streams", 5), ("kernel", "GPU kernels and copies", 8))
 
 
 def render_report(capture: Capture, by: str, sort: str | None = None, limit: int | None = 30) -> str:
@@ -32,6 +35,8 @@ def render_report(capture: Capture, by: str, sort: str | None = None, limit: int
     lines = [view.title, "", *table_lines(view, shown)]
     if len(shown) < len(rows):
         lines.append(f"… {len(rows) - len(shown):,} more; --limit 0 shows all")
+    if by == "range":
+        lines += ["", *section_lines(capture, GPU_SECTIONS)][:-1]
     return "\n".join([*lines, "", *capture_notes(capture)])
 
 
@@ -39,8 +44,9 @@ def table_lines(view: View, rows: Sequence[dict[str, object]]) -> list[str]:
     """The rows under their headers; numbers first, so that they line up whatever the names are."""
     if not rows:
         return ["(nothing recorded)"]
-    cells = [[column.cell(_measured(row[column.key])) for column in view.columns] for row in rows]
-    headers = [column.header for column in view.columns]
+    columns = [column for column in view.columns if column.key in rows[0]]
+    cells = [[column.cell(_measured(row[column.key])) for column in columns] for row in rows]
+    headers = [column.header for column in columns]
     widths = [max(map(len, column)) for column in zip(headers, *cells)]
     room = WIDTH - sum(widths) - len(_GAP) * len(widths)
 
@@ -55,10 +61,11 @@ def _measured(value: Any) -> Any:
     return None if value == -1 else value
 
 
-def cut(text: str, width: int) -> str:
-    """The text on one line, its middle left out where it is longer than ``width``: both ends of a name tell."""
-    text = "".join(character if character.isprintable() else "?" for character in text)
-    if len(text) <= width:
-        return text
-    head = (width - 1) * 2 // 3
-    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+def section_lines(capture: Capture, sections: Sequence[tuple[str, str, int]]) -> list[str]:
+    """The top of several views (view, title, rows at most), each with an empty line behind it; none without rows."""
+    lines: list[str] = []
+    for by, title, limit in sections:
+        rows = view_rows(VIEWS[by], capture.columns, limit=limit)
+        if rows:
+            lines += [title, *table_lines(VIEWS[by], rows), ""]
+    return lines

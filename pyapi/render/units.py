@@ -1,6 +1,8 @@
-"""Numbers for people. None is a number that nobody measured."""
+"""Numbers and texts for people. None is a number that nobody measured."""
 
 from __future__ import annotations
+
+WIDTH = 100  # columns of a terminal
 
 
 def seconds(time_ns: int | None) -> str:
@@ -33,3 +35,12 @@ def percent(share: float) -> str:
 
 def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
+def cut(text: str, width: int) -> str:
+    """The text on one line, its middle left out where it is longer than ``width``: both ends of a name tell."""
+    text = "".join(character if character.isprintable() else "?" for character in text)
+    if len(text) <= width:
+        return text
+    head = (width - 1) * 2 // 3
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"

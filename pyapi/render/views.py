@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from pillion import analysis
 from pillion._errors import UsageError
 from pillion._tables import Columns, Tables
-from pillion.render.units import count, seconds
+from pillion.render.units import count, percent, seconds
 
 
 class Column(NamedTuple):
     """A column of a terminal's table.
 
     Attributes:
-        key: of the analysis.
+        key: of the analysis; a column that a capture has not got is left out.
         header: as shown.
         cell: formats a value; None is one that nobody measured.
     """
@@ -64,6 +64,17 @@ def _wait(row: dict[str, object]) -> str:
     return f"{row['reason'] or row['state']} in {where}{woken_by}"
 
 
+def _kernel(row: dict[str, object]) -> str:
+    """The name, and the innermost Python function from where it was launched."""
+    launched_at = str(row["launched_at"]).rpartition("/")[2]
+    return f"{_name(row)} ← {launched_at}" if launched_at else _name(row)
+
+
+def _launch(row: dict[str, object]) -> str:
+    where = _function(row) if row["name"] else "(no stack)"
+    return f"{where} in {row['range'] or '(no range)'}"
+
+
 def _thread(row: dict[str, object]) -> str:
     return f"{row['name'] or 'thread'} ({row['tid']})"
 
@@ -92,6 +103,7 @@ VIEWS: dict[str, View] = {
             Column("samples", "samples", count),
             Column("on_cpu_ns", "on CPU", seconds),
             Column("off_cpu_ns", "off CPU", seconds),
+            Column("device_ns", "GPU", seconds),
         ),
         ("cpu_total_ns", "on_cpu_ns"),
         analysis.ranges,
@@ -138,6 +150,48 @@ VIEWS: dict[str, View] = {
         ),
         ("off_cpu_ns",),
         analysis.waits,
+    ),
+    "gpu": View(
+        "by GPU and stream: busy from the first to the last of what ran there",
+        _name,
+        "where",
+        (
+            Column("busy_share", "busy", percent),
+            Column("busy_ns", "busy for", seconds),
+            Column("idle_ns", "idle for", seconds),
+            Column("gaps", "gaps", count),
+            Column("longest_gap_ns", "longest gap", seconds),
+            Column("activities", "activities", count),
+        ),
+        ("busy_ns",),
+        analysis.devices,
+    ),
+    "kernel": View(
+        "by kernel and copy: times measured by the GPU, its share of the time in which the GPU was busy",
+        _kernel,
+        "kernel ← launched at",
+        (
+            Column("calls", "calls", count),
+            Column("device_ns", "total", seconds),
+            Column("mean_ns", "mean", seconds),
+            Column("max_ns", "longest", seconds),
+            Column("busy_share", "share", percent),
+            Column("device", "GPU", str),
+        ),
+        ("device_ns", "calls"),
+        analysis.kernels,
+    ),
+    "launch": View(
+        "by launch: from where work of GPUs was launched, in which range, and how long it took",
+        _launch,
+        "where",
+        (
+            Column("launches", "launches", count),
+            Column("activities", "activities", count),
+            Column("device_ns", "GPU", seconds),
+        ),
+        ("device_ns", "launches"),
+        analysis.launches,
     ),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from range_tree import Range, spool_of, threads
-from spool_writer import SpoolWriter
+from spool_writer import SpoolWriter, gpu_spool
 
 from pillion import analysis
 from pillion._capture import Capture
@@ -164,3 +164,64 @@ def test_deep_chains_are_summed(spool: SpoolWriter, depth: int) -> None:
     spool.sample("SAMPLE", 41, 7, 5, 5, range_seq=depth + 1, weight_ns=3)
     (row,) = by_name(analysis.ranges(tables_of(spool))).values()
     assert (row["samples"], row["on_cpu_ns"], row["self_on_cpu_ns"]) == (depth + 1, 3 * (depth + 1), 3)
+
+
+def test_by_kernel() -> None:
+    rows = by_name(analysis.kernels(tables_of(gpu_spool())))
+    assert set(rows) == {"void gemm<float>(float*)", "relu", "node", "late", "Memcpy HtoD"}
+    gemm = rows["void gemm<float>(float*)"]
+    assert (gemm["calls"], gemm["device_ns"], gemm["mean_ns"], gemm["max_ns"]) == (2, 517, 258, 500)
+    assert (gemm["device"], gemm["kind"], gemm["range"], gemm["launched_at"]) == (0, "kernel", "aten::mm", "")
+    assert gemm["busy_share"] == 517 / 1_410
+    assert (rows["node"]["calls"], rows["node"]["range"]) == (3, "cudaGraphLaunch")
+    assert rows["Memcpy HtoD"]["kind"] == "memcpy"
+
+
+def test_kernels_of_one_name_on_two_devices_are_two_rows(spool: SpoolWriter) -> None:
+    for device, end_ns in ((0, 17), (1, 29), (1, 31)):
+        spool.activity(1, 3, 10, end_ns, name="k", device=device, stream=end_ns)
+    columns = analysis.kernels(tables_of(spool))
+    found = zip(columns["device"].tolist(), columns["calls"].tolist(), columns["device_ns"].tolist())
+    assert list(found) == [(0, 1, 7), (1, 2, 40)]
+    assert columns["busy_share"].tolist() == [1, 40 / 21]
+
+
+def test_a_device_is_busy_while_anything_runs_there(spool: SpoolWriter) -> None:
+    work = [(100, 200, 1), (110, 120, 1), (150, 250, 2), (300, 307, 2), (250, 255, 1)]
+    for start_ns, end_ns, stream in work:
+        spool.activity(1, 3, start_ns, end_ns, name="k", device=3, stream=stream)
+    spool.activity(1, 38, 0, 10_000, device=3, stream=1)  # waiting is no work
+    rows = by_name(analysis.devices(tables_of(spool)))
+    keys = ("busy_ns", "idle_ns", "gaps", "longest_gap_ns", "activities")
+    assert {name: tuple(row[key] for key in keys) for name, row in rows.items()} == {
+        "GPU 3": (162, 45, 1, 45, 5),
+        "GPU 3 stream 1": (105, 50, 1, 50, 3),
+        "GPU 3 stream 2": (107, 50, 1, 50, 2),
+    }
+    assert rows["GPU 3"]["busy_share"] == 162 / 207
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20), st.integers(0, 2), st.integers(1, 2)), max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_busy_time_of_random_work(work: list[tuple[int, int, int, int]]) -> None:
+    writer = SpoolWriter()
+    writer.region(1, 41)
+    busy: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for start_ns, duration, device, stream in work:
+        writer.activity(1, 3, start_ns, start_ns + duration, name="k", device=device, stream=stream)
+        for place in ((device, -1), (device, stream)):
+            busy[place].update(range(start_ns, start_ns + duration))
+    columns = analysis.devices(tables_of(writer))
+    places = zip(columns["device"].tolist(), columns["stream"].tolist())
+    assert dict(zip(places, columns["busy_ns"].tolist())) == {place: len(moments) for place, moments in busy.items()}
+
+
+def test_ranges_have_the_time_of_the_work_that_was_launched_in_them() -> None:
+    rows = by_name(analysis.ranges(tables_of(gpu_spool())))
+    assert {name: (row["self_device_ns"], row["device_ns"]) for name, row in rows.items() if row["device_ns"]} == {
+        "step": (0, 1_300),
+        "aten::mm": (1_300, 1_300),
+        "cudaGraphLaunch": (330, 330),
+        "cudaLaunchKernel": (13, 13),
+        "eval": (17, 17),
+    }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spool_writer import SpoolWriter, training_spool
+from spool_writer import SpoolWriter, gpu_spool, training_spool
 
 from pillion._capture import SPOOL_NAME, Capture, write_capture
 from pillion._errors import CaptureError, PillionError, UsageError
@@ -25,6 +25,7 @@ from pillion.render.text import WIDTH, cut, render_report
 from pillion.render.views import VIEWS
 
 TRAINING = training_spool()
+GPU_VIEWS = ("gpu", "kernel", "launch")
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_limit_says_what_it_hides(training: Capture) -> None:
     assert [lines[3].split()[-1], lines[4]] == ["step", "… 3 more; --limit 0 shows all"]
 
 
-@pytest.mark.parametrize("by", VIEWS)
+@pytest.mark.parametrize("by", [by for by in VIEWS if by not in GPU_VIEWS])
 def test_json_has_the_same_frame_for_every_view(training: Capture, by: str) -> None:
     answer = json.loads(render_json(training, by))
     assert set(answer) == {"meta", "losses", "rows"}
@@ -138,6 +139,8 @@ def test_reports_stay_in_shape_whatever_was_recorded(name: str, cut_at: int, fli
     damaged = bytearray(TRAINING)
     for place, bits in flips:
         damaged[place] ^= bits
+    spool.activity(1, 3, 20, 30, name=name)
+    spool.notice(1, name)
     for data in (spool.to_bytes(), bytes(damaged[:cut_at])):
         try:
             tables, meta = merge(parse_spool(data))
@@ -162,6 +165,102 @@ def test_times_for_people(time_ns: int | None, text: str) -> None:
 def test_long_names_keep_both_ends() -> None:
     assert cut("a" * 20 + "b" * 20, 10) == "aaaaaa…bbb"
     assert cut("line\nbreak\x1b[0m", 40) == "line?break?[0m"
+
+
+# ---- GPUs ----
+
+
+@pytest.fixture
+def gpu() -> Capture:
+    spool = gpu_spool()
+    spool.object("frame", id=1, kind="python", name="matmul", file="src/train.py", line=20, module="")
+    spool.object("stack", id=1, frames=[1])
+    spool.sample("CALL", 41, 41, 1_450, 1_450, range_seq=5, stack=1)
+    return Capture(*merge(parse_spool(spool.to_bytes())))
+
+
+def test_a_report_of_ranges_shows_what_gpus_did(gpu: Capture) -> None:
+    assert render_report(gpu, "range", limit=3).splitlines() == [
+        "by range: wall time measured, on-CPU time sampled, off-CPU time measured",
+        "",
+        "calls  self wall    wall  samples  on CPU  off CPU     GPU  range",
+        "    1     2.10us  4.00us        0       0        0  1.30us  step",
+        "    1     1.90us  2.00us        0       0        0    17ns  eval",
+        "    1     1.60us  1.90us        0       0        0  1.30us  aten::mm",
+        "… 4 more; --limit 0 shows all",
+        "",
+        "GPUs and their streams",
+        " busy  busy for  idle for  gaps  longest gap  activities  where",
+        "24.0%    1.41us    4.45us     5       3.70us           8  GPU 0",
+        "16.4%     960ns    4.90us     6       3.70us           7  GPU 0 stream 7",
+        " 100%     700ns         0     0            0           1  GPU 0 stream 13",
+        "",
+        "GPU kernels and copies",
+        "calls  total   mean  longest  share  GPU  kernel ← launched at",
+        "    1  700ns  700ns    700ns  49.6%    0  relu ← train.py(20): matmul",
+        "    2  517ns  258ns    500ns  36.7%    0  void gemm<float>(float*) ← train.py(20): matmul",
+        "    3  330ns  110ns    110ns  23.4%    0  node",
+        "    1  100ns  100ns    100ns  7.09%    0  Memcpy HtoD ← train.py(20): matmul",
+        "    1   13ns   13ns     13ns  0.92%    0  late",
+        "",
+        "10 ranges measured, 8 GPU activities, 0 waits; no sampling was asked for",
+        "lost: nothing",
+    ]
+    assert "GPU kernels and copies" in render_summary(gpu).splitlines()
+
+
+def test_json_of_ranges_has_what_gpus_did(gpu: Capture) -> None:
+    answer = json.loads(render_json(gpu, "range"))
+    assert {row["name"]: row["busy_ns"] for row in answer["gpus"]}["GPU 0"] == 1_410
+    assert {row["name"]: row["device_ns"] for row in answer["kernels"]}["node"] == 330
+    assert {row["name"]: (row["device_ns"], row["self_device_ns"]) for row in answer["rows"]}["step"] == (1_300, 0)
+
+
+def test_a_report_by_launch_says_where_work_came_from(gpu: Capture) -> None:
+    lines = render_report(gpu, "launch").splitlines()
+    assert lines[2:7] == [
+        "launches  activities     GPU  where",
+        "       3           3  1.30us  matmul (train.py:20) in aten::mm",
+        "       1           3   330ns  (no stack) in cudaGraphLaunch",
+        "       1           1    17ns  (no stack) in eval",
+        "       1           1    13ns  (no stack) in cudaLaunchKernel",
+    ]
+    (row, *_) = json.loads(render_json(gpu, "launch"))["rows"]
+    assert (row["stack"], row["file"], row["line"]) == ("src/train.py(20): matmul", "src/train.py", 20)
+
+
+@pytest.mark.parametrize("by", GPU_VIEWS)
+def test_a_capture_without_gpus_has_nothing_of_them(training: Capture, by: str) -> None:
+    assert "(nothing recorded)" in render_report(training, by)
+    assert json.loads(render_json(training, by))["rows"] == []
+    assert "device_ns" not in json.loads(render_json(training, "range"))["rows"][0]
+    assert "GPU" not in render_report(training, "range") + render_summary(training)
+
+
+def test_notes_have_what_sources_say() -> None:
+    spool = SpoolWriter()
+    for region in range(1, 6):
+        spool.region(region, 40 + region)
+        spool.notice(region, "CUPTI is held by another profiler: no GPU activity")
+        spool.notice(region, "", "CLOCK", value=10 * region)
+    spool.notice(1, "a line\x1b[0m\nand another")
+    lines = render_report(Capture(*merge(parse_spool(spool.to_bytes()))), "range").splitlines()
+    assert lines[-4:] == [
+        "GPU times ±50ns",
+        "processes 41, 42, 43 and 2 more: CUPTI is held by another profiler: no GPU activity",
+        "process 41: a line?[0m?and another",
+        "lost: 1 unfinished",
+    ]
+
+
+def test_losses_of_gpus_are_explained() -> None:
+    spool = gpu_spool()
+    spool.object("loss", kind="device_records", pid=41, tid=0, count=7)
+    lines = render_report(Capture(*merge(parse_spool(spool.to_bytes()))), "kernel").splitlines()
+    assert lines[-2:] == [
+        "lost: 7 device_records",
+        "  device_records: GPU activities that the driver dropped, or that came in no known form",
+    ]
 
 
 # ---- commands ----
