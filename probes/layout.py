@@ -23,6 +23,7 @@ _TYPES = {
     "int64_t": ("<i8", 8),
 }
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_BROKEN_LINE = re.compile(r"\s*\\\n\s*")  # the formatter breaks a long #define
 _STRUCT = re.compile(r"struct (pln_\w+) \{(.*?)\n\};", re.DOTALL)
 _FIELD = re.compile(r"(\w+) (\w+)(?:\[(\d+)\])?;")
 _DEFINE = re.compile(r"^#define (PLN_\w+) (0x[0-9a-f]+|\d+)\s*$", re.MULTILINE)
@@ -70,7 +71,7 @@ def _parse_struct(name: str, body: str) -> StructLayout:
 
 
 def _parse_header(text: str) -> tuple[dict[str, StructLayout], dict[str, int]]:
-    text = _COMMENT.sub("", text)
+    text = _BROKEN_LINE.sub(" ", _COMMENT.sub("", text))
     structs = {name: _parse_struct(name, body) for name, body in _STRUCT.findall(text)}
     return structs, {name: int(value, 0) for name, value in _DEFINE.findall(text)}
 

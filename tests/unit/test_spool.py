@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,14 @@ from pillion._errors import CaptureError, PillionError
 from pillion._merge import merge
 from pillion._spool import Dropped, parse_spool, parse_string_log, read_spool
 from pillion._tables import OPTIONAL, SCHEMAS, check_references, length
+from pillion_probes.layout import CONSTANTS, HEADER_PATH
 
 TRAINING = training_spool()
+
+
+def test_every_constant_of_the_header_is_known() -> None:
+    """However it is broken into lines."""
+    assert set(re.findall(r"#define (PLN_\w+)\s", HEADER_PATH.read_text())) == set(CONSTANTS)
 
 
 def test_every_block_is_read() -> None:
