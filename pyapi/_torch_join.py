@@ -12,22 +12,23 @@ import numpy as np
 
 from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Labels, Tables, column, length, text_column
+from pillion._torch_activities import (
+    MEMORY_DEVICES,
+    TorchActivities,
+    device_detail,
+    device_rows,
+    has_device_work,
+    join_activities,
+    kept_activities,
+    operators,
+    torch_activities,
+)
 from pillion._torch_texts import AppendedTexts, append_stacks
 from pillion._torch_trace import MEMORY, TorchTrace, lazy_reader
 from pillion.model import Detail
 from pillion.model.memory import in_any_interval, sums_in_intervals
 from pillion.model.nesting import depths, interval_parents
 from pillion_probes.layout import CONSTANTS
-
-_KERNEL_DEVICES = (1, 12, 20)  # DeviceType: CUDA, XPU, PrivateUse1
-_MEMORY_DEVICES = {"cpu_memory": (0, 2, 5), "device_memory": (1, 6, 12, 20)}  # CPU, MKLDNN, IDEEP; CUDA, HIP, XPU, …
-_ACTIVITY_KINDS = {
-    "gpu_memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "cuda_sync": "sync",
-    "concurrent_kernel": "kernel",
-    "gpu_user_annotation": "user_annotation",
-}
 
 
 class Joined(NamedTuple):
@@ -48,9 +49,9 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
     stack_tables, stack_rows = append_stacks(tables, trace.stacks)
     on_cpu = trace.columns["device_type"] == 0
     on_cpu[trace.memory] = False
-    ranges, devices = np.flatnonzero(on_cpu), np.flatnonzero(~on_cpu)
+    ranges, devices = np.flatnonzero(on_cpu), device_rows(trace, ~on_cpu)
     threads = _linked_threads(trace, ranges)
-    ours = _kept_rows(tables["events"])
+    ours = _kept_rows(tables["events"], pid, has_device_work(trace, devices))
     merged, order = _events(tables["events"], ours, trace, ranges, texts, stack_rows, pid, offset_ns)
     is_hidden = np.concatenate([np.zeros(len(ours), bool), trace.hidden[ranges]])[order]
     outside = _add_memory(merged, is_hidden, trace, offset_ns)
@@ -58,23 +59,28 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
     place[order] = np.arange(len(order))
     row_of_source = np.full(len(trace.hidden), -1)
     row_of_source[ranges] = place[len(ours) :]
-    activities = _activities(trace, devices, ranges, row_of_source, texts, offset_ns)
     number = np.concatenate([_numbers_for(len(ours), trace), trace.columns["number"][ranges]])[order]
     own_threads = _torch_threads(tables["events"]["tid"][ours], trace, ranges)
     sources = np.concatenate([np.full(len(ours), -1), ranges])[order]
     moved = np.full(length(tables["events"]) + 1, -1)  # the last, for −1, stays −1
     moved[ours] = place[: len(ours)]
+    of_torch = torch_activities(trace, devices, ranges, row_of_source, texts, offset_ns)
+    work = join_activities(
+        TorchActivities(of_torch, devices, device_detail(trace, devices, outside)),
+        kept_activities(tables, moved, merged, pid, has_device_work(trace, devices)),
+        is_listed=use_device is not None,
+    )
     joined: Tables = {
         **tables,
         **stack_tables,
         "events": merged,
-        "activities": activities,
+        "activities": work.table,
         "strings": {"id": np.arange(len(texts.all)), "text": text_column(texts.all)},
         "samples": _attributed(tables["samples"], "ts_ns", moved, merged),
         "waits": _attributed(tables["waits"], "start_ns", moved, merged),
     }
     kernel_ns = trace.columns.get("kernel_ns")
-    read = lazy_reader(result, np.concatenate([sources, devices]))
+    read = lazy_reader(result, np.concatenate([sources, work.source]))
     if kernel_ns is not None and kernel_ns.any():
         launched = np.append(kernel_ns, 0)[sources]
         legacy: Array | None = launched > 0
@@ -89,7 +95,7 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
         thread=np.concatenate([own_threads, threads[ranges]])[order],
         number=number,
         legacy=legacy,
-        device=_device_detail(trace, devices, outside),
+        device=work.detail,
         read=read,
     )
     return Joined(joined, detail)
@@ -103,9 +109,14 @@ def _attributed(columns: Columns, time: str, moved: Array, events: Columns) -> C
     return {**columns, "event": event, "range_name": names.astype(np.int32)}
 
 
-def _kept_rows(events: Columns) -> Array:
-    """Rows of Pillion's own: operators that its own hook saw as well are torch's to tell."""
-    return np.flatnonzero(events["source"] != CONSTANTS.get("PLN_SOURCE_TORCH", -1))
+def _kept_rows(events: Columns, pid: int, has_work: bool) -> Array:
+    """Rows of Pillion's own: what torch saw of its process as well is torch's to tell.
+
+    Args:
+        has_work: torch tells of work of devices, and so of the calls that started it.
+    """
+    twice = [CONSTANTS["PLN_SOURCE_TORCH"], *([CONSTANTS["PLN_SOURCE_CUDA"]] if has_work else [])]
+    return np.flatnonzero(~np.isin(events["source"], twice) | (events["pid"] != pid))
 
 
 def _linked_threads(trace: TorchTrace, ranges: Array) -> Array:
@@ -113,20 +124,9 @@ def _linked_threads(trace: TorchTrace, ranges: Array) -> Array:
     thread: Array = trace.columns["thread"].copy()
     linked = trace.columns["linked"]
     calls = ranges[linked[ranges] > 0]
-    causes = _causes(trace, ranges, linked[calls])
+    causes = operators(trace, ranges, linked[calls])
     thread[calls[causes >= 0]] = thread[causes[causes >= 0]]
     return thread
-
-
-def _causes(trace: TorchTrace, ranges: Array, linked: Array) -> Array:
-    """For numbers that something is linked to the trace's row of the operator with that number, −1 for none."""
-    of = trace.columns
-    fronts = ranges[(of["linked"][ranges] == 0) & ~of["is_async"][ranges] & ~trace.hidden[ranges]]
-    numbers, first = np.unique(of["number"][fronts], return_index=True)
-    if not len(numbers):
-        return np.full(len(linked), -1)
-    at = np.minimum(np.searchsorted(numbers, linked), len(numbers) - 1)
-    return np.where((numbers[at] == linked) & (linked > 0), fronts[first[at]], -1)
 
 
 def _numbers_for(count: int, trace: TorchTrace) -> Array:
@@ -163,7 +163,7 @@ def _events(
         "end_ns": np.maximum(of["end_ns"], of["start_ns"])[ranges] - offset_ns,
         "kind": np.full(count, CONSTANTS["PLN_RANGE"], np.uint16),
         "flags": of["is_async"][ranges].astype(np.uint16) * np.uint16(CONSTANTS["PLN_ASYNC"]),
-        "source": np.full(count, CONSTANTS.get("PLN_SOURCE_TORCH", CONSTANTS["PLN_SOURCE_C"]), np.uint16),
+        "source": np.full(count, CONSTANTS["PLN_SOURCE_TORCH"], np.uint16),
         "args": np.zeros(count, np.int32),
         "end_tid": (of["tid"][ranges] & 0xFFFFFFFF).astype(np.uint32),
         "value": np.zeros(count, np.uint64),
@@ -180,6 +180,9 @@ def _events(
         torch_columns["stack"] = stack_rows[of["stack"][ranges]]
     if "flops" in of:
         torch_columns["flops"] = of["flops"][ranges]
+    for name in ("stack", "device_memory"):  # of calls into CUDA that Pillion itself saw
+        if name in events:
+            torch_columns.setdefault(name, np.zeros(count, np.int64))
     merged: Columns = {
         name: np.concatenate([column("events", events, name)[ours], values]) for name, values in torch_columns.items()
     }
@@ -203,7 +206,7 @@ def _add_memory(events: Columns, is_hidden: Array, trace: TorchTrace, offset_ns:
     is_allocation = of["name"][memory] == trace.texts.index(MEMORY) if MEMORY in trace.texts else memory < 0
     shown = np.flatnonzero(~is_hidden)
     start, end = events["start_ns"][shown], events["end_ns"][shown]
-    for name, devices in _MEMORY_DEVICES.items():
+    for name, devices in MEMORY_DEVICES.items():
         counted = is_allocation & np.isin(of["device_type"][memory], devices)
         events[name] = np.zeros(len(is_hidden), np.int64)
         events[name][shown] = sums_in_intervals(start, end, time_ns[counted], size[counted])
@@ -224,61 +227,3 @@ def _parents(events: Columns, thread: Array) -> Array:
     parents = np.full(len(thread), -1, np.int32)
     parents[sync] = np.where(inner >= 0, sync[inner], -1)
     return parents
-
-
-def _activities(
-    trace: TorchTrace, devices: Array, ranges: Array, row_of_source: Array, texts: AppendedTexts, offset_ns: int
-) -> Columns:
-    of = trace.columns
-    linked, number = of["linked"][devices], of["number"][devices]
-    causes = _causes(trace, ranges, linked)
-    causes = np.where(np.isin(of["device_type"][devices], _KERNEL_DEVICES), causes, -1)
-    calls = ranges[of["linked"][ranges] > 0]
-    known, first = np.unique(of["number"][calls], return_index=True)
-    at = np.minimum(np.searchsorted(known, number), max(len(known) - 1, 0))
-    launches = np.where(known[at] == number, calls[first[at]], -1) if len(known) else np.full(len(devices), -1)
-    is_memory = np.isin(devices, trace.memory)
-    kinds = tuple(_ACTIVITY_KINDS.get(kind, kind) for kind in of["kind"].texts)
-    names = (*kinds, "memory")
-    codes = np.where(is_memory, len(kinds), of["kind"].codes[devices]).astype(np.int32)
-    order = np.argsort(of["start_ns"][devices], kind="stable")
-    columns: Columns = {
-        "kind": Labels(codes, names).take(order),
-        "name": texts.rows[of["name"][devices]],
-        "start_ns": of["start_ns"][devices] - offset_ns,
-        "end_ns": np.where(is_memory, of["start_ns"][devices], of["end_ns"][devices]) - offset_ns,
-        "device": of["device_index"][devices],
-        "stream": of["tid"][devices],
-        "correlation": number,
-        "event": _rows(row_of_source, causes),
-        "launch": _rows(row_of_source, np.where(is_memory, -1, launches)),
-        "bytes": of["bytes"][devices],
-    }
-    return {name: values if name == "kind" else values[order] for name, values in columns.items()}
-
-
-def _rows(row_of_source: Array, sources: Array) -> Array:
-    return np.where(sources >= 0, row_of_source[sources], -1)
-
-
-def _device_detail(trace: TorchTrace, devices: Array, outside_rows: Array) -> dict[str, Array]:
-    """``Detail.device``, in the order of the activities."""
-    of = trace.columns
-    devices = devices[np.argsort(of["start_ns"][devices], kind="stable")]
-    is_memory = np.isin(devices, trace.memory)
-    outside = np.isin(devices, outside_rows)
-    numbers = of["number"][devices].copy()
-    shown = ~trace.hidden
-    # torch numbers these on from the greatest of the others.
-    numbers[outside] = int(of["number"][shown].max(initial=0)) + 1 + np.arange(int(outside.sum()))
-    return {
-        "listed": np.where(is_memory, outside, shown[devices]),
-        "device_type": np.where(is_memory, 0, of["device_type"][devices]),
-        "annotation": of["annotation"][devices] & ~is_memory,
-        "thread": of["thread"][devices],
-        "number": numbers,
-        **{
-            name: np.where(is_memory & np.isin(of["device_type"][devices], kinds), of["bytes"][devices], 0)
-            for name, kinds in _MEMORY_DEVICES.items()
-        },
-    }

@@ -30,7 +30,7 @@ UTILITY_RANGES = {
 }
 _STEP = "ProfilerStep#"
 # What is told of a device without being work of it: torch lists none of these unless it is asked to.
-_UNLISTED = ("memory", "sync", "overhead", "event", "unified_memory")
+UNLISTED = ("memory", "sync", "overhead", "event", "unified_memory")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class EventRows:
         self.events: Columns = tables["events"]
         self.count = length(self.events)
         listed = self.detail.device.get("listed")
-        self.listed = np.flatnonzero(~tables["activities"]["kind"].isin(*_UNLISTED) if listed is None else listed)
+        self.listed = np.flatnonzero(~tables["activities"]["kind"].isin(*UNLISTED) if listed is None else listed)
         self.activities = _taken(tables["activities"], self.listed)
         event_name, self.names, self._dropped = self._shown_names(self.events["name"])
         self.name = np.concatenate([event_name, self._shown_names(self.activities["name"])[0]])
