@@ -25,7 +25,7 @@ from pillion._events import EVENT_KINDS, Events, events_table
 from pillion._inventory import capture_meta, losses_table, processes_table, region_starts, stack_tables, threads_table
 from pillion._notices import notices
 from pillion._ranges import enclosing, region_at
-from pillion._records import Records, Strings, is_one_of, nanoseconds, rows_of
+from pillion._records import Records, Strings, is_one_of, joined, nanoseconds, rows_of, taken
 from pillion._spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
 from pillion._tables import Array, Columns, Tables, text_column
 from pillion_probes.layout import CONSTANTS
@@ -35,13 +35,12 @@ def merge(spool: Spool) -> tuple[Tables, dict[str, Any]]:
     """The tables of a spool, as ``_tables.SCHEMAS`` lays them out, and its meta."""
     dropped: list[Dropped] = []
     strings = Strings(spool, dropped)
-    records = Records.of(spool)
-    kind = records.records["kind"]
-    work = _work(records, strings, dropped)
-    events = work.events
+    told = _from_records(spool, strings, dropped)
+    events = told.events
     frames, stacks, stack_ids, stack_rows, bad_stacks = stack_tables(spool)
     regions = list(region_starts(spool))
-    samples, waits, calls = (_sampled(spool, CONSTANTS[f"PLN_{what}"]) for what in ("SAMPLE", "WAIT", "CALL"))
+    sampled = joined(spool.samples, SAMPLE_DTYPE)
+    samples, waits, calls = (_of_kind(sampled, kind) for kind in ("PLN_SAMPLE", "PLN_WAIT", "PLN_CALL"))
     made = _named(calls, _regions(calls, regions), events)
     add_call_stacks(events.table, made, rows_of(calls["stack"], stack_ids, stack_rows), stacks, frames)
     tables: Tables = {
@@ -61,50 +60,57 @@ def merge(spool: Spool) -> tuple[Tables, dict[str, Any]]:
             **_ranges_of(waits, regions, strings, events),
             **{name: waits[name].copy() for name in ("pid", "tid", "cpu", "flags", "state", "waker_pid", "waker_tid")},
         },
-        "activities": work.activities,
+        "activities": told.activities,
         "stacks": stacks,
         "frames": frames,
         "strings": {"id": np.arange(len(strings.texts)), "text": text_column(strings.texts)},
         "processes": processes_table(spool),
-        "threads": threads_table(spool, _thread_names(records, strings)),
+        "threads": threads_table(spool, told.thread_names),
     }
-    said = notices(records.where(kind == CONSTANTS["PLN_NOTICE"]), strings, dropped)
     tables["losses"] = losses_table(spool, dropped + bad_stacks)
     meta = capture_meta(spool, _last_ns(tables))
-    of_devices = {"notices": said, "devices": work.devices.listed, "streams": work.devices.streams}
-    return tables, meta | {name: listed for name, listed in of_devices.items() if listed}
+    more = {"notices": told.notices, "devices": told.devices.listed, "streams": told.devices.streams}
+    return tables, meta | {name: listed for name, listed in more.items() if listed}
 
 
-class _Work(NamedTuple):
-    """What the host did and what devices did for it."""
+class _Told(NamedTuple):
+    """What the records of jobs tell: what the host did, and what devices did for it.
+
+    Attributes:
+        thread_names: (pid, tid) to the name that the thread gave last.
+    """
 
     events: Events
     activities: Columns
     devices: Devices
+    thread_names: dict[tuple[int, int], str]
+    notices: list[dict[str, Any]]
 
 
-def _work(records: Records, strings: Strings, dropped: list[Dropped]) -> _Work:
+def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _Told:
+    records = Records.of(spool)
     kind = records.records["kind"]
+    names = _thread_names(records.where(kind == CONSTANTS["PLN_THREAD"]), strings)
+    said = notices(records.where(kind == CONSTANTS["PLN_NOTICE"]), strings, dropped)
     hosts = records.where(is_one_of(kind, EVENT_KINDS))
     done = usable(records.where(kind == CONSTANTS["PLN_ACTIVITY"]).as_activities(), dropped)
+    del records, kind  # what was split is not needed whole as well
     correlations = Correlations(hosts, done)
-    told = calls_of_activities(done, correlations)
-    events = events_table(hosts + told if len(told.records) else hosts, strings, correlations)
+    calls = calls_of_activities(done, correlations)
+    events = events_table(hosts + calls if len(calls.records) else hosts, strings, correlations)
     devices = Devices(done, strings)
     activities = activities_table(done, events.table, strings, correlations, devices, dropped)
     add_external_ids(done, events.table, correlations)
     add_device_memory(activities, events.table)
     if doubtful := doubtful_launches(events.table):
         dropped.append(Dropped("doubtful_launches", doubtful, "calls with the number of another call"))
-    return _Work(events, activities, devices)
+    return _Told(events, activities, devices, names, said)
 
 
-def _sampled(spool: Spool, kind: int) -> StructArray:
-    """The samples of a kind in the order of their time."""
-    records = np.concatenate(spool.samples) if spool.samples else np.empty(0, SAMPLE_DTYPE)
-    records = records[records["kind"] == kind]
-    in_time: StructArray = records[np.argsort(records["start_ns"], kind="stable")]
-    return in_time
+def _of_kind(samples: StructArray, kind: str) -> StructArray:
+    """Those of a kind, in the order of their time."""
+    of = taken(samples, samples["kind"] == CONSTANTS[kind])
+    return taken(of, np.argsort(of["start_ns"], kind="stable"))
 
 
 def _regions(samples: StructArray, regions: list[tuple[int, int, int]]) -> Array:
@@ -134,11 +140,8 @@ def _ranges_of(samples: StructArray, regions: list[tuple[int, int, int]], string
     return {"event": event, "range_name": name}
 
 
-def _thread_names(all_records: Records, strings: Strings) -> dict[tuple[int, int], str]:
-    """(pid, tid) to the name that the thread gave last."""
-    of = all_records.where(all_records.records["kind"] == CONSTANTS["PLN_THREAD"])
-    names = strings.rows(of.records["name"], of.region)
-    texts = strings.texts
+def _thread_names(of: Records, strings: Strings) -> dict[tuple[int, int], str]:
+    names, texts = strings.rows(of.records["name"], of.region), strings.texts
     threads = zip(of.pid.tolist(), of.records["tid"].tolist())
     return {thread: texts[name] for thread, name in zip(threads, names)}
 

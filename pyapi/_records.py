@@ -63,7 +63,7 @@ class Records:
         blocks = spool.records
         sizes = [len(block.records) for block in blocks]
         return cls(
-            _joined([block.records for block in blocks]) if blocks else np.empty(0, RANGE_DTYPE),
+            joined([block.records for block in blocks], RANGE_DTYPE),
             np.repeat(np.array([block.region for block in blocks], np.uint32), sizes),
             np.repeat(np.array([block.pid for block in blocks], np.uint32), sizes),
         )
@@ -74,8 +74,7 @@ class Records:
 
     def take(self, rows: Array) -> Records:
         """These rows, or the rows of a mask."""
-        records = self.records.view(_WHOLE)[rows].view(self.records.dtype)
-        return Records(records, self.region[rows], self.pid[rows])
+        return Records(taken(self.records, rows), self.region[rows], self.pid[rows])
 
     def as_activities(self) -> Records:
         """The same bytes as activities."""
@@ -83,15 +82,22 @@ class Records:
 
     def __add__(self, more: Records) -> Records:
         return Records(
-            _joined([self.records, more.records]),
+            joined([self.records, more.records], self.records.dtype),
             np.concatenate([self.region, more.region]),
             np.concatenate([self.pid, more.pid]),
         )
 
 
-def _joined(parts: list[StructArray]) -> StructArray:
-    joined: StructArray = np.concatenate([part.view(_WHOLE) for part in parts]).view(parts[0].dtype)
-    return joined
+def joined(parts: list[StructArray], dtype: np.dtype[np.void]) -> StructArray:
+    """Records of a type one behind the other."""
+    whole = np.concatenate([np.empty(0, _WHOLE), *(part.view(_WHOLE) for part in parts)])
+    return whole.view(dtype)
+
+
+def taken(records: StructArray, rows: Array) -> StructArray:
+    """These rows of records, or the rows of a mask."""
+    rows_of_all: StructArray = records.view(_WHOLE)[rows].view(records.dtype)
+    return rows_of_all
 
 
 def rows_of(ids: Array, known: Array, rows: Array) -> Array:

@@ -73,7 +73,9 @@ def event_details(tables: Tables) -> list[Detail]:
     numbers = events
     if "sequence_nr" in events:  # Kineto gives the thread of every event with a sequence number, and of no other
         forward = np.where(events["sequence_nr"] >= 0, column("events", events, "fwd_thread"), -1)
-        numbers = {**events, "fwd_thread": forward}
+        of_torch = events["source"] == CONSTANTS["PLN_SOURCE_TORCH"]  # their value is the sequence number
+        value = np.where(of_torch, np.uint64(0), events["value"])
+        numbers = {**events, "fwd_thread": forward, "value": value}
     found = _numbers(numbers, _EVENT_NUMBERS)
     for name, (key, is_json) in _EVENT_TEXTS.items():
         if name in events and events[name].any():

@@ -252,6 +252,17 @@ def test_every_launch_has_a_flow_of_its_own_to_all_that_it_started(tmp_path: Pat
     ]
 
 
+def test_a_trace_says_of_calls_and_operators_what_kineto_says(tmp_path: Path) -> None:
+    capture_of(gpu_spool()).export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    found = {(event["cat"], event["name"]): event["args"] for event in events if event["ph"] == "X"}
+    assert found["cpu_op", "aten::mm"] == {"Sequence number": 7, "Fwd thread id": 0}
+    assert found["cuda_driver", "cuLaunchKernel"] == {"correlation": 5}
+    assert found["kernel", "relu"] == {"device": 0, "context": 1, "stream": 13, "correlation": 6}
+    on_stream = {"device": 0, "context": 1, "stream": 7, "correlation": 7}
+    assert found["gpu_memcpy", "Memcpy HtoD"] == {**on_stream, "bytes": 4_096}
+
+
 def test_a_trace_of_several_processes_comes_back_as_it_was(tmp_path: Path) -> None:
     capture = capture_of(gpu_spool())
     capture.export_chrome_trace(tmp_path / "trace.json")
@@ -321,12 +332,17 @@ def test_our_capture_is_what_a_trace_of_kineto_of_the_same_work_gives(spool: Spo
 # ---- devices, notices ----
 
 
-def test_devices_and_streams_are_listed(spool: SpoolWriter) -> None:
+def test_devices_and_streams_are_listed(spool: SpoolWriter, tmp_path: Path) -> None:
     spool.activity(1, 8, 0, 0, device=0, name="H200", value=139 << 30, attributes='{"uuid": "GPU-a", "numSms": 132}')
     spool.activity(1, 11, 0, 0, device=0, stream=7, detail=5, name="copies")
     spool.activity(1, 11, 0, 0, device=0, stream=8, detail=2, name="a thread")
-    meta = capture_of(spool).meta
+    capture = capture_of(spool)
+    meta = capture.meta
     assert meta["devices"] == [{"uuid": "GPU-a", "numSms": 132, "id": 0, "name": "H200", "memory_bytes": 139 << 30}]
+    capture.export_chrome_trace(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text())["deviceProperties"] == [
+        {"uuid": "GPU-a", "numSms": 132, "id": 0, "name": "H200", "totalGlobalMem": 139 << 30}
+    ]
     assert meta["streams"] == [{"pid": 41, "device": 0, "stream": 7, "name": "copies"}]
 
 
