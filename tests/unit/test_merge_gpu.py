@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spool_writer import SpoolWriter, gpu_spool
 
-from pillion._capture import Capture
+from pillion._capture import FORMAT, Capture, open_capture, save_capture
 from pillion._merge import merge
 from pillion._spool import ACTIVITY_DTYPE, RANGE_DTYPE, parse_spool
-from pillion._tables import check_references, column
+from pillion._tables import SCHEMAS, check_references, column
 from pillion.export.chrome import write_chrome_trace
+from pillion.export.registry import FORMATS, export
 from pillion.importers import import_trace
 from pillion_probes.layout import CONSTANTS
 
@@ -271,6 +272,23 @@ def test_a_trace_of_several_processes_comes_back_as_it_was(tmp_path: Path) -> No
         found = [event_names(of, of.columns["activities"][side].tolist()) for of in (capture, again)]
         assert found[0] == found[1]
     assert summary(again) == summary(capture)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_takes_what_gpus_did(format: str, tmp_path: Path) -> None:
+    export(capture_of(stacked(gpu_spool())), tmp_path / "out", format)
+    assert (tmp_path / "out").exists()
+
+
+def test_a_capture_comes_back_from_disk_as_it_was(tmp_path: Path) -> None:
+    capture = capture_of(stacked(gpu_spool()))
+    capture.meta["format"] = FORMAT
+    save_capture(capture, tmp_path / "copy")
+    again = open_capture(tmp_path / "copy")
+    assert summary(again) == summary(capture)
+    assert again.meta == capture.meta
+    for name, columns in capture.columns.items():
+        assert list(again.columns[name]) == [column for column in SCHEMAS[name] if column in columns]
 
 
 def kineto_trace() -> dict[str, Any]:
