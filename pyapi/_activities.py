@@ -10,7 +10,6 @@ from pillion._activity_kinds import (
     CONTEXT,
     DETAIL_NAMES,
     DEVICE,
-    DRIVER_API,
     EVENT,
     EXTERNAL_CORRELATION,
     MEMORY,
@@ -23,9 +22,8 @@ from pillion._demangle import FunctionDemangler
 from pillion._devices import Devices
 from pillion._launches import causes, find_first, is_call, launches
 from pillion._records import Records, Strings, is_one_of, nanoseconds, pack
-from pillion._spool import RANGE_DTYPE, Dropped
+from pillion._spool import Dropped
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, column, from_rows
-from pillion_probes.layout import CONSTANTS
 
 _KINDS = tuple(dict.fromkeys(ACTIVITY_KINDS.values()))
 _TIMELESS = (DEVICE, CONTEXT, NAME, EXTERNAL_CORRELATION)  # they say something about others
@@ -61,26 +59,6 @@ def usable(of: Records, dropped: list[Dropped]) -> Records:
 def _count(dropped: list[Dropped], kind: str, mask: Array, place: str) -> None:
     if lost := int(np.count_nonzero(mask)):
         dropped.append(Dropped(kind, lost, place))
-
-
-def calls_of_activities(of: Records, correlations: Correlations) -> Records:
-    """Calls of which only the driver's own record tells, as ranges: no thread wrote one with the same number.
-
-    Of their thread nothing is known but the number that the driver gives it, in ``detail``.
-    """
-    told = of.where(is_one_of(of.records["activity"], API_KINDS))
-    told = told.where(~correlations.is_called(correlations.of_activities(told)))
-    source = told.records
-    made = np.zeros(len(source), RANGE_DTYPE)
-    for name in ("start_ns", "end_ns", "name"):
-        made[name] = source[name]
-    made["kind"], made["source"] = CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_SOURCE_CUDA"]
-    made["tid"] = made["end_tid"] = np.where(source["detail"], source["detail"], source["tid"])
-    made["args"] = source["attributes"]
-    made["value"] = (source["epoch"].astype(np.uint64) << np.uint64(32)) | source["correlation"]
-    is_driver = source["activity"] == DRIVER_API
-    made["scope"] = np.where(is_driver, CONSTANTS["PLN_CUDA_DRIVER"], CONSTANTS["PLN_CUDA_RUNTIME"])
-    return Records(made, told.region, told.pid)
 
 
 def activities_table(

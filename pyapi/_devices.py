@@ -6,12 +6,12 @@ each process. Where a device has a UUID it is known by it, and has one number in
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
 from pillion._activity_kinds import CONTEXT, DEVICE, NAME
+from pillion._json_texts import members
 from pillion._launches import find_first
 from pillion._records import Records, Strings, pack
 from pillion._tables import Array
@@ -28,7 +28,8 @@ class Devices:
         of: activities.
 
     Attributes:
-        listed: for each device ``id``, ``name``, ``memory_bytes`` and what else is known, for a capture's meta.
+        listed: for each device ``id``, ``name``, ``memory_bytes`` (None: unknown) and what else is known, for a
+            capture's meta.
         streams: for each stream with a name ``pid``, ``device`` (−1: unknown), ``stream`` and ``name``, likewise.
     """
 
@@ -76,23 +77,18 @@ def _listed(told: Records, strings: Strings) -> tuple[list[dict[str, Any]], Arra
     number_of: dict[str, int] = {}
     listed: dict[int, dict[str, Any]] = {}
     known_numbers: list[int] = []
-    for local, name, text, size_bytes in zip(local_numbers, names, attributes, told.records["value"].tolist()):
-        known = _members(texts[text])
+    used: set[tuple[int, str]] = set()
+    for region, local, name, text in zip(told.region.tolist(), local_numbers, names, attributes):
+        known = members(texts[text])
         identity = str(known.get("uuid") or f"device {local}")
+        if (region, identity) in used:  # a process that gives two devices one UUID
+            identity += f" {local}"
+        used.add((region, identity))
         if identity not in number_of:
             number_of[identity] = free if local in listed else local
             free += local in listed
             number = number_of[identity]
-            listed[number] = {**known, "id": number, "name": texts[name], "memory_bytes": size_bytes}
+            size_bytes = known.pop("totalGlobalMem", None)
+            listed[number] = {"id": number, "name": texts[name], "memory_bytes": size_bytes, **known}
         known_numbers.append(number_of[identity])
     return [listed[number] for number in sorted(listed)], np.array(known_numbers, np.int64)
-
-
-def _members(text: str) -> dict[str, Any]:
-    """The members of a JSON object that are texts or whole numbers; none of what is no object."""
-    try:
-        members = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        return {}
-    known = members.items() if isinstance(members, dict) else ()
-    return {key: value for key, value in known if isinstance(value, (str, int))}

@@ -18,6 +18,32 @@ _CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime", "cuda_driver")
 EVENT_KINDS = (CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_MARK"])
 
 
+class Hosts(NamedTuple):
+    """What hosts did, in any order.
+
+    Attributes:
+        records: ranges and marks.
+        name, args: rows of strings of each.
+    """
+
+    records: Records
+    name: Array
+    args: Array
+
+    @classmethod
+    def of(cls, records: Records, strings: Strings) -> Hosts:
+        """These ranges and marks."""
+        name, args = (strings.rows(records.records[key], records.region) for key in ("name", "args"))
+        return cls(records, name, args)
+
+    def and_more(self, more: Hosts) -> Hosts:
+        """Both."""
+        if not len(more.name):
+            return self
+        texts = (np.concatenate(both) for both in zip((self.name, self.args), (more.name, more.args)))
+        return Hosts(self.records + more.records, *texts)
+
+
 class Events(NamedTuple):
     """The table, and what finds a row of it by the name of its range."""
 
@@ -25,12 +51,9 @@ class Events(NamedTuple):
     ranges: Ranges
 
 
-def events_table(of: Records, strings: Strings, correlations: Correlations) -> Events:
-    """The table of these records.
-
-    Args:
-        of: ranges and marks.
-    """
+def events_table(hosts: Hosts, correlations: Correlations) -> Events:
+    """The table of what hosts did."""
+    of = hosts.records
     start = nanoseconds(of.records["start_ns"])
     # A clock that two processors read can differ by a few ns: no range ends before it starts.
     end = np.maximum(nanoseconds(of.records["end_ns"]), start)
@@ -45,8 +68,8 @@ def events_table(of: Records, strings: Strings, correlations: Correlations) -> E
         "pid": of.pid[order],
         "start_ns": start[order],
         "end_ns": end[order],
-        "name": strings.rows(of.records["name"][order], region),
-        "args": strings.rows(of.records["args"][order], region),
+        "name": hosts.name[order],
+        "args": hosts.args[order],
         **columns,
     }
     events["parent"] = _parents(events, ranges.find(region, events["tid"], parent_seq))

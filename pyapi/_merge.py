@@ -14,14 +14,14 @@ from pillion._activities import (
     activities_table,
     add_device_memory,
     add_external_ids,
-    calls_of_activities,
     doubtful_launches,
     usable,
 )
+from pillion._api_calls import calls_of_activities
 from pillion._call_stacks import add_call_stacks
 from pillion._correlations import Correlations
 from pillion._devices import Devices
-from pillion._events import EVENT_KINDS, Events, events_table
+from pillion._events import EVENT_KINDS, Events, Hosts, events_table
 from pillion._inventory import capture_meta, losses_table, processes_table, region_starts, stack_tables, threads_table
 from pillion._notices import notices
 from pillion._ranges import enclosing, region_at
@@ -96,8 +96,8 @@ def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _To
     done = usable(records.where(kind == CONSTANTS["PLN_ACTIVITY"]).as_activities(), dropped)
     del records, kind  # what was split is not needed whole as well
     correlations = Correlations(hosts, done)
-    calls = calls_of_activities(done, correlations)
-    events = events_table(hosts + calls if len(calls.records) else hosts, strings, correlations)
+    all_hosts = Hosts.of(hosts, strings).and_more(calls_of_activities(done, correlations, strings))
+    events = events_table(all_hosts, correlations)
     devices = Devices(done, strings)
     activities = activities_table(done, events.table, strings, correlations, devices, dropped)
     add_external_ids(done, events.table, correlations)

@@ -89,7 +89,8 @@ def _head(capture: Capture, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _device(device: dict[str, Any]) -> dict[str, Any]:
     """What is known of a device, its memory under Kineto's key."""
-    return {"totalGlobalMem" if key == "memory_bytes" else key: value for key, value in device.items()}
+    keys = {"memory_bytes": "totalGlobalMem"}
+    return {keys.get(key, key): value for key, value in device.items() if value is not None}
 
 
 def _write_stack_frames(file: IO[bytes], tables: Tables, tree: StackTree) -> None:

@@ -98,14 +98,17 @@ def test_calls_have_their_category_and_one_numbering() -> None:
 def test_a_call_of_which_only_the_driver_tells_is_an_event(spool: SpoolWriter) -> None:
     spool.call(1, 41, "cudaLaunchKernel", 100, 200, 5, seq=1)
     spool.activity(1, 5, 101, 199, 5, name="cudaLaunchKernel")  # told by the thread already
-    spool.activity(1, 5, 300, 400, 6, name="cudaMemsetAsync", detail=43, attributes="out of memory")
-    spool.activity(1, 4, 500, 600, 5, epoch=2, name="cuLaunchKernel")
+    thread = '{"pid": 41, "tid": 43}'
+    spool.activity(1, 5, 300, 400, 6, name="cudaMemsetAsync", detail=2, attributes=thread)
+    spool.activity(1, 4, 310, 390, 6, value=307, attributes=thread)
+    spool.activity(1, 5, 500, 600, 5, epoch=2, value=211, attributes="no JSON")
     spool.activity(1, 2, 450, 460, 6, value=64)
     capture = capture_of(spool)
     assert rows(capture, "events", "name", "category", "tid", "start_ns", "end_ns", "correlation", "args") == [
         ("cudaLaunchKernel", "cuda_runtime", 41, 100, 200, 5, ""),
-        ("cudaMemsetAsync", "cuda_runtime", 43, 300, 400, 6, "out of memory"),
-        ("cuLaunchKernel", "cuda_driver", 9_999, 500, 600, (1 << 32) + 5, ""),
+        ("cudaMemsetAsync", "cuda_runtime", 43, 300, 400, 6, "error 2"),
+        ("driver call 307", "cuda_driver", 43, 310, 390, 6, ""),
+        ("runtime call 211", "cuda_runtime", 9_999, 500, 600, (1 << 32) + 5, ""),
     ]
     assert rows(capture, "activities", "kind", "name", "bytes", "launch") == [("memset", "Memset", 64, 1)]
 
@@ -351,15 +354,15 @@ def test_our_capture_is_what_a_trace_of_kineto_of_the_same_work_gives(spool: Spo
 
 
 def test_devices_and_streams_are_listed(spool: SpoolWriter, tmp_path: Path) -> None:
-    spool.activity(1, 8, 0, 0, device=0, name="H200", value=139 << 30, attributes='{"uuid": "GPU-a", "numSms": 132}')
+    spool.activity(1, 8, 0, 0, device=0, name="H200", attributes=f'{{"uuid": "GPU-a", "totalGlobalMem": {139 << 30}}}')
     spool.activity(1, 11, 0, 0, device=0, stream=7, detail=5, name="copies")
     spool.activity(1, 11, 0, 0, device=0, stream=8, detail=2, name="a thread")
     capture = capture_of(spool)
     meta = capture.meta
-    assert meta["devices"] == [{"uuid": "GPU-a", "numSms": 132, "id": 0, "name": "H200", "memory_bytes": 139 << 30}]
+    assert meta["devices"] == [{"id": 0, "name": "H200", "memory_bytes": 139 << 30, "uuid": "GPU-a"}]
     capture.export_chrome_trace(tmp_path / "trace.json")
     assert json.loads((tmp_path / "trace.json").read_text())["deviceProperties"] == [
-        {"uuid": "GPU-a", "numSms": 132, "id": 0, "name": "H200", "totalGlobalMem": 139 << 30}
+        {"id": 0, "name": "H200", "totalGlobalMem": 139 << 30, "uuid": "GPU-a"}
     ]
     assert meta["streams"] == [{"pid": 41, "device": 0, "stream": 7, "name": "copies"}]
 
@@ -374,6 +377,15 @@ def test_a_device_has_one_number_whatever_each_process_calls_it(spool: SpoolWrit
     capture = capture_of(spool)
     assert rows(capture, "activities", "name", "device") == [("a", 0), ("b", 2), ("b", 2), ("a", 0)]
     assert [(device["id"], device["name"]) for device in capture.meta["devices"]] == [(0, "a"), (2, "b")]
+
+
+def test_two_devices_of_a_process_stay_two_whatever_it_says_of_them(spool: SpoolWriter) -> None:
+    for device in (0, 1):
+        spool.activity(1, 8, 0, 0, device=device, name="fake", attributes='{"uuid": "GPU-0"}')
+        spool.activity(1, 3, 10 + device, 20, device=device)
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "device") == [(0,), (1,)]
+    assert [device["id"] for device in capture.meta["devices"]] == [0, 1]
 
 
 def test_notices_are_in_the_meta_once_each(spool: SpoolWriter) -> None:
