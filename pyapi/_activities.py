@@ -8,7 +8,6 @@ from pillion._activity_kinds import (
     ACTIVITY_KINDS,
     API_KINDS,
     CONTEXT,
-    DETAIL_NAMES,
     DEVICE,
     EVENT,
     EXTERNAL_CORRELATION,
@@ -17,11 +16,11 @@ from pillion._activity_kinds import (
     UNIFIED_MEMORY,
     UNIFIED_MEMORY_BYTES,
 )
+from pillion._activity_names import activity_names
 from pillion._correlations import Correlations
-from pillion._demangle import FunctionDemangler
 from pillion._devices import Devices
 from pillion._launches import causes, find_first, is_call, launches
-from pillion._records import Records, Strings, is_one_of, nanoseconds, pack
+from pillion._records import Records, Strings, is_one_of, nanoseconds
 from pillion._spool import Dropped
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, column, from_rows
 
@@ -90,7 +89,7 @@ def activities_table(
     stream = records["stream"].astype(np.int64)
     columns: Columns = {
         "kind": Labels(code_of[records["activity"]], _KINDS),
-        "name": _names(of, strings),
+        "name": activity_names(of, strings),
         "start_ns": start,
         "end_ns": end,
         "device": devices.of(of),
@@ -117,28 +116,6 @@ def _times(of: Records, events: Columns, launch: Array) -> tuple[Array, Array]:
     untimed = np.flatnonzero((start == 0) & (launch >= 0))
     start[untimed] = events["start_ns"][launch[untimed]]
     return start, np.maximum(start, end)
-
-
-def _names(of: Records, strings: Strings) -> Array:
-    """Rows of strings: the name of a record, that of a kernel as its source has it; else what its numbers say."""
-    records = of.records
-    rows = strings.rows(records["name"], of.region)
-    texts = strings.texts
-    demangle = FunctionDemangler()
-    readable = np.arange(len(texts), dtype=np.int32)
-    for row in np.flatnonzero(np.bincount(rows)).tolist():
-        readable[row] = strings.row(demangle(texts[row]))
-    rows = readable[rows]
-    nameless = np.flatnonzero(rows == 0)
-    keys, which = np.unique(pack(records["activity"][nameless], records["detail"][nameless]), return_inverse=True)
-    made = [strings.row(_detail_name(key >> 32, key & 0xFFFF_FFFF)) for key in keys.tolist()]
-    rows[nameless] = np.array(made, np.int32)[which]
-    return rows
-
-
-def _detail_name(activity: int, detail: int) -> str:
-    known, other = DETAIL_NAMES[activity]
-    return known.get(detail, f"{other} {detail}" if known else other)
 
 
 def _bytes(of: Records) -> Array:

@@ -31,7 +31,7 @@ _WORDS = {
     "unknown_activities": "GPU activities of kinds that this version does not know",
     "doubtful_launches": "calls into CUDA that share their number: which of them launched what is unsure",
 }
-_NOTICE_WIDTH = 200  # a reason and what to do about it; the text is a job's
+_NOTICE_WIDTH = 600  # a reason and what to do about it; the text is a job's
 
 
 def losses(capture: Capture) -> dict[str, int]:

@@ -122,6 +122,13 @@ def test_a_call_of_which_only_the_driver_tells_is_an_event(spool: SpoolWriter) -
         (1, {"detail": 77, "value": 13}, ("memcpy", "Memcpy kind 77", 13)),
         (1, {"name": "Memcpy HtoD (Pinned -> Device)"}, ("memcpy", "Memcpy HtoD (Pinned -> Device)", 0)),
         (2, {"value": 17}, ("memset", "Memset", 17)),
+        (
+            1,
+            {"detail": 1, "attributes": '{"src kind":"pinned","dst kind":"device"}'},
+            ("memcpy", "Memcpy HtoD (Pinned -> Device)", 0),
+        ),
+        (2, {"attributes": '{"value":0,"memory kind":"device static"}'}, ("memset", "Memset (Device Static)", 0)),
+        (2, {"attributes": "[1]"}, ("memset", "Memset", 0)),
         (22, {"value": 19}, ("memcpy", "Memcpy PtoP", 19)),
         (38, {"detail": 3, "value": 4}, ("sync", "Stream Sync", 0)),
         (17, {"detail": 6 << 16}, ("overhead", "Command Buffer Full", 0)),
