@@ -32,7 +32,8 @@ def calls_of_activities(of: Records, correlations: Correlations, strings: String
     made["value"] = pack(source["epoch"], source["correlation"])
     is_driver = source["activity"] == DRIVER_API
     made["scope"] = np.where(is_driver, CONSTANTS["PLN_CUDA_DRIVER"], CONSTANTS["PLN_CUDA_RUNTIME"])
-    return Hosts(Records(made, told.region, told.pid), _names(told, is_driver, strings), _errors(told, strings))
+    records = Records(made, told.region, told.pid)
+    return Hosts(records, _names(told, is_driver, strings), _errors(told, strings), np.zeros(len(made), np.int32))
 
 
 def _threads(told: Records, strings: Strings) -> Array:

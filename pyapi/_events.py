@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pillion._correlations import Correlations
+from pillion._json_texts import is_list
 from pillion._ranges import Ranges
 from pillion._records import Records, Strings, nanoseconds, pack
 from pillion._tables import Array, Columns, Labels
@@ -23,24 +24,31 @@ class Hosts(NamedTuple):
 
     Attributes:
         records: ranges and marks.
-        name, args: rows of strings of each.
+        name, args, shapes: rows of strings of each.
     """
 
     records: Records
     name: Array
     args: Array
+    shapes: Array
 
     @classmethod
     def of(cls, records: Records, strings: Strings) -> Hosts:
-        """These ranges and marks."""
+        """These ranges and marks. The args of an operator are the shapes of its inputs, if they are a JSON list."""
         name, args = (strings.rows(records.records[key], records.region) for key in ("name", "args"))
-        return cls(records, name, args)
+        is_operator = (records.records["source"] == _TORCH) & (records.records["scope"] != _USER_SCOPE)
+        shapes = np.where(is_operator, args, 0)
+        if shapes.any():
+            rows, which = np.unique(shapes, return_inverse=True)
+            texts = strings.texts
+            shapes = np.where([is_list(texts[row]) for row in rows.tolist()], rows, 0)[which].astype(np.int32)
+        return cls(records, name, np.where(shapes > 0, 0, args), shapes)
 
     def and_more(self, more: Hosts) -> Hosts:
         """Both."""
         if not len(more.name):
             return self
-        texts = (np.concatenate(both) for both in zip((self.name, self.args), (more.name, more.args)))
+        texts = (np.concatenate(both) for both in zip(self[1:], more[1:]))
         return Hosts(self.records + more.records, *texts)
 
 
@@ -71,6 +79,7 @@ def events_table(hosts: Hosts, correlations: Correlations) -> Events:
         "name": hosts.name[order],
         "args": hosts.args[order],
         **columns,
+        **({"shapes": hosts.shapes[order]} if hosts.shapes.any() else {}),
     }
     events["parent"] = _parents(events, ranges.find(region, events["tid"], parent_seq))
     return Events(events | _source_columns(events, scope, region, correlations), ranges)

@@ -13,3 +13,11 @@ def members(text: str) -> dict[str, str | int]:
         return {}
     known = decoded.items() if isinstance(decoded, dict) else ()
     return {key: value for key, value in known if isinstance(value, (str, int))}
+
+
+def is_list(text: str) -> bool:
+    """Whether a text is a JSON list."""
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False

@@ -127,6 +127,18 @@ def test_a_sample_of_a_range_that_was_lost_keeps_its_name(spool: SpoolWriter) ->
     assert names(tables, "samples", "range_name") == ["lost"]
 
 
+def test_the_args_of_an_operator_are_the_shapes_of_its_inputs(spool: SpoolWriter) -> None:
+    torch = CONSTANTS["PLN_SOURCE_TORCH"]
+    for start_ns, args in enumerate(["[[2, 3], []]", "no JSON", '{"a": 1}', ""]):
+        spool.record(1, 7, "aten::mm", 10 * start_ns, 10 * start_ns + 5, args=args, source=torch)
+    spool.record(1, 7, "a range", 90, 95, args="[1]", source=torch, scope=7)
+    tables, meta = merge(parse_spool(spool.to_bytes()))
+    assert names(tables, "events", "shapes") == ["[[2, 3], []]", "", "", "", ""]
+    assert names(tables, "events", "args") == ["", "no JSON", '{"a": 1}', "", "[1]"]
+    shapes = [event.input_shapes for event in Capture(tables, meta).function_events]
+    assert shapes == [[[2, 3], []], [], [], [], []]
+
+
 def test_a_mark_is_a_range_without_length(spool: SpoolWriter) -> None:
     spool.record(1, 7, "epoch", 10, 10, kind=CONSTANTS["PLN_MARK"], value=3)
     events = tables_of(spool)["events"]
