@@ -22,7 +22,7 @@ from pillion._devices import Devices
 from pillion._launches import causes, find_first, is_call, launches
 from pillion._records import Records, Strings, is_one_of, nanoseconds
 from pillion._spool import Dropped
-from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, column, from_rows
+from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, from_rows
 
 _KINDS = tuple(dict.fromkeys(ACTIVITY_KINDS.values()))
 _TIMELESS = (DEVICE, CONTEXT, NAME, EXTERNAL_CORRELATION)  # they say something about others
@@ -136,21 +136,6 @@ def add_external_ids(of: Records, events: Columns, correlations: Correlations) -
     known = launch >= 0
     events["external_id"] = np.zeros(len(events["id"]), np.int64)
     events["external_id"][launch[known]] = nanoseconds(told.records["value"])[known]
-
-
-def add_device_memory(activities: Columns, events: Columns) -> None:
-    """Gives events the column ``device_memory``: what the calls in them allocated on a device less what they freed."""
-    launch = column("activities", activities, "launch")
-    rows = np.flatnonzero(activities["kind"].isin("memory") & (launch >= 0))
-    if not len(rows):
-        return
-    size, event = column("activities", activities, "bytes")[rows], launch[rows]
-    memory = np.zeros(len(events["id"]), np.int64)
-    while len(event):
-        np.add.at(memory, event, size)
-        event = events["parent"][event]
-        event, size = event[event >= 0], size[event >= 0]
-    events["device_memory"] = memory
 
 
 def doubtful_launches(events: Columns) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 
 from pillion._activities import (
     activities_table,
-    add_device_memory,
     add_external_ids,
     doubtful_launches,
     usable,
@@ -101,7 +100,6 @@ def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _To
     devices = Devices(done, strings)
     activities = activities_table(done, events.table, strings, correlations, devices, dropped)
     add_external_ids(done, events.table, correlations)
-    add_device_memory(activities, events.table)
     if doubtful := doubtful_launches(events.table):
         dropped.append(Dropped("doubtful_launches", doubtful, "calls with the number of another call"))
     return _Told(events, activities, devices, names, said)

@@ -180,9 +180,8 @@ def _events(
         torch_columns["stack"] = stack_rows[of["stack"][ranges]]
     if "flops" in of:
         torch_columns["flops"] = of["flops"][ranges]
-    for name in ("stack", "device_memory"):  # of calls into CUDA that Pillion itself saw
-        if name in events:
-            torch_columns.setdefault(name, np.zeros(count, np.int64))
+    if "stack" in events:  # of calls into CUDA that Pillion itself saw
+        torch_columns.setdefault("stack", np.zeros(count, np.int64))
     merged: Columns = {
         name: np.concatenate([column("events", events, name)[ours], values]) for name, values in torch_columns.items()
     }

@@ -174,22 +174,15 @@ def test_a_call_has_the_number_that_another_library_gave_it(spool: SpoolWriter) 
     assert len(capture.columns["activities"]["start_ns"]) == 0
 
 
-def test_events_have_what_was_allocated_in_them(spool: SpoolWriter) -> None:
-    spool.record(1, 41, "step", 0, 1_000, seq=1)
-    spool.record(1, 41, "load", 100, 500, seq=2, parent=1, depth=1)
-    spool.call(1, 41, "cudaMalloc", 200, 300, 5, seq=3, parent=2, depth=2)
-    spool.call(1, 41, "cudaFree", 600, 700, 6, seq=4, parent=1, depth=1)
+def test_allocations_are_moments_and_no_memory_of_tensors(spool: SpoolWriter) -> None:
+    """torch counts what tensors take, the driver what a caching allocator asks it for: one is not the other."""
+    spool.call(1, 41, "cudaMalloc", 200, 300, 5, seq=1)
     spool.activity(1, 49, 250, 0, 5, detail=1, value=103)
-    spool.activity(1, 49, 260, 0, 5, detail=1, value=4)
-    spool.activity(1, 49, 650, 0, 6, detail=2, value=7)
-    spool.activity(1, 49, 660, 0, 0, detail=1, value=1_000)  # by nobody known
     capture = capture_of(spool)
-    assert rows(capture, "events", "name", "device_memory") == [
-        ("step", 100),
-        ("load", 107),
-        ("cudaMalloc", 107),
-        ("cudaFree", -7),
+    assert rows(capture, "activities", "kind", "start_ns", "end_ns", "bytes", "launch") == [
+        ("memory", 250, 250, 103, 0)
     ]
+    assert "Mem" not in capture.key_averages().table()
     assert losses(capture) == {}
 
 
@@ -416,7 +409,7 @@ def test_notices_have_a_limit_and_the_rest_is_counted(spool: SpoolWriter) -> Non
 
 def test_a_capture_without_devices_says_nothing_of_them(training: Capture) -> None:
     assert not {"notices", "devices", "streams"} & training.meta.keys()
-    assert not {"category", "correlation", "stack", "device_memory"} & training.columns["events"].keys()
+    assert not {"category", "correlation", "stack"} & training.columns["events"].keys()
 
 
 # ---- stacks ----
