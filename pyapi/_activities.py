@@ -35,7 +35,7 @@ _NO_STREAM = 2**32 - 1
 def usable(of: Records, dropped: list[Dropped]) -> Records:
     """The activities of kinds that are known and with times that can be; what is dropped is counted.
 
-    An end that cannot be becomes the start. A record of an event has no time before CUDA 12.8: it stays, with 0.
+    An end that cannot be becomes the start. A record of an event need not have a time: it stays, with 0.
     """
     kind = of.records["activity"]
     is_timeless = is_one_of(kind, _TIMELESS)

@@ -28,7 +28,8 @@ class Correlations:
         calls = np.flatnonzero(hosts.records["source"] == CONSTANTS["PLN_SOURCE_CUDA"])
         self._called = hosts.region[calls], hosts.records["value"][calls]
         series = pack(self._called[0], self._called[1] >> np.uint64(32))
-        others = pack(activities.region, activities.records["epoch"])
+        numbered = np.flatnonzero(activities.records["correlation"])
+        others = pack(activities.region[numbered], activities.records["epoch"][numbered])
         self._series = np.unique(np.concatenate([_distinct(series), _distinct(others)]))
 
     def of_calls(self, region: Array, value: Array) -> Array:
@@ -45,13 +46,13 @@ class Correlations:
 
     def is_called(self, numbers: Array) -> Array:
         """Mask of the numbers that a range has."""
-        mask: Array = np.isin(numbers, self.of_calls(*self._called))
+        mask: Array = np.isin(numbers, self.of_calls(*self._called) if len(numbers) else [])
         return mask
 
     def _number(self, packed: Array, number: Array) -> Array:
         begins = _run_begins(packed)
         sizes = np.diff(begins, append=len(packed))
-        series = np.repeat(np.searchsorted(self._series, packed[begins]), sizes)
+        series = np.repeat(np.searchsorted(self._series, packed[begins]), sizes)  # of what has no number any
         numbers: Array = np.where(number == 0, 0, (series << 32) | number.astype(np.int64))
         return numbers
 

@@ -89,6 +89,6 @@ def _listed(told: Records, strings: Strings) -> tuple[list[dict[str, Any]], Arra
             free += local in listed
             number = number_of[identity]
             size_bytes = known.pop("totalGlobalMem", None)
-            listed[number] = {"id": number, "name": texts[name], "memory_bytes": size_bytes, **known}
+            listed[number] = {**known, "id": number, "name": texts[name], "memory_bytes": size_bytes}
         known_numbers.append(number_of[identity])
     return [listed[number] for number in sorted(listed)], np.array(known_numbers, np.int64)

@@ -147,6 +147,14 @@ def test_kinds_of_work(spool: SpoolWriter, activity: int, fields: dict[str, Any]
     assert losses(capture) == {}
 
 
+def test_what_has_no_number_takes_none_away(spool: SpoolWriter) -> None:
+    spool.activity(1, 8, 0, 0, device=0, name="H200", epoch=0)
+    spool.call(1, 41, "cudaLaunchKernel", 100, 200, 5, seq=1)
+    spool.activity(1, 3, 250, 260, 5)
+    capture = capture_of(spool)
+    assert rows(capture, "activities", "correlation", "launch") == [(5, 0)]
+
+
 def test_work_without_a_device_has_that_of_its_context(spool: SpoolWriter) -> None:
     none = {"device": 2**16 - 1, "stream": 2**32 - 1}
     spool.activity(1, 9, 0, 0, context=3, device=1)
