@@ -95,7 +95,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "scope": "i2",  # at::RecordScope: 0 function, 1 backward function, 7 user
         "sequence_nr": "i8",  # autograd's; an operator and its backward have the same
         "fwd_thread": "i8",  # of a backward operator: the thread of its forward one, as torch numbers them
-        "correlation": "i8",  # of a call into a device's runtime: the number that its activities carry
+        "correlation": "i8",  # of a call into a device's runtime: the number that its activities carry, 0 for none
         "external_id": "i8",  # of an operator, or of the operator that made the call
         "overload": "i4",  # strings
         "shapes": "i4",  # strings: of the inputs, as JSON
@@ -133,7 +133,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "waker_tid": "u4",
     },
     "activities": {  # work of devices, sorted by start_ns
-        "kind": "label",  # kernel, memcpy, memset, sync, memory, user_annotation, …
+        "kind": "label",  # kernel, memcpy, memset, graph, sync, memory, event, overhead, user_annotation, …
         "name": "i4",  # strings
         "start_ns": "i8",
         "end_ns": "i8",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from range_tree import Range, threads
 from spool_writer import SpoolWriter, gpu_spool
 
 from pillion._capture import FORMAT, Capture, open_capture, save_capture
@@ -463,6 +464,60 @@ def test_a_backward_launch_has_the_stack_of_its_forward_operator(spool: SpoolWri
         ("MmBackward0", ["a.py(3): forward"]),
         ("cudaLaunchKernel", ["a.py(3): forward"]),
     ]
+
+
+# ---- any work ----
+
+
+@st.composite
+def regions_with_calls(draw: st.DrawFn) -> list[tuple[list[Range], list[int]]]:
+    """For each of one or two processes a thread's ranges, and of each range its call: 0 is none, else epoch and number.
+
+    Calls in calls share the number of the outer one, as those of the runtime and the driver do.
+    """
+    made = []
+    for _ in range(draw(st.integers(1, 2))):
+        ranges = draw(threads())[0]
+        calls: list[int] = []
+        free = [epoch << 32 | number for epoch in (1, 2) for number in range(1, 1 + len(ranges))]
+        for found in ranges:
+            outer = calls[found.parent] if found.parent is not None else 0
+            calls.append(outer or draw(st.sampled_from([0, free.pop(0)])))
+        made.append((ranges, calls))
+    return made
+
+
+@settings(max_examples=100, deadline=None)
+@given(regions_with_calls(), st.lists(st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(0, 9)), max_size=12))
+def test_launches_and_causes_of_random_work(
+    made: list[tuple[list[Range], list[int]]], work: list[tuple[int, int, int]]
+) -> None:
+    spool = SpoolWriter()
+    expected = []
+    for region, (ranges, calls) in enumerate(made, start=1):
+        spool.region(region, 41 + region)
+        for seq, (found, call) in enumerate(zip(ranges, calls), start=1):
+            parent = 0 if found.parent is None else found.parent + 1
+            fields = {"source": CONSTANTS["PLN_SOURCE_CUDA"], "value": call} if call else {}
+            place = (found.tid, found.name, found.start_ns, found.end_ns)
+            spool.record(region, *place, seq=seq, parent=parent, depth=found.depth, **fields)
+    for start_ns, (region, epoch, number) in enumerate(work, start=1):
+        region = 1 + region % len(made)
+        spool.activity(region, 3, start_ns, start_ns, number, epoch=epoch)
+        ranges, calls = made[region - 1]
+        wanted = epoch << 32 | number
+        launch = calls.index(wanted) if number and wanted in calls else None  # the first that began is the outer one
+        cause = launch
+        while cause is not None and calls[cause]:
+            cause = ranges[cause].parent
+        cause = launch if cause is None else cause
+        expected.append([None if row is None else (41 + region, ranges[row].start_ns) for row in (launch, cause)])
+    capture = capture_of(spool)
+    events, activities = capture.columns["events"], capture.columns["activities"]
+    names = [*zip(events["pid"].tolist(), events["start_ns"].tolist()), None]
+    found_rows = zip(column("activities", activities, "launch").tolist(), activities["event"].tolist())
+    assert [[names[launch], names[cause]] for launch, cause in found_rows] == expected
+    assert losses(capture) == {}
 
 
 # ---- what a job says ----
