@@ -473,7 +473,7 @@ def test_a_backward_launch_has_the_stack_of_its_forward_operator(spool: SpoolWri
 def regions_with_calls(draw: st.DrawFn) -> list[tuple[list[Range], list[int]]]:
     """For each of one or two processes a thread's ranges, and of each range its call: 0 is none, else epoch and number.
 
-    Calls in calls share the number of the outer one, as those of the runtime and the driver do.
+    A call in a call shares its number, as those of the runtime and the driver do, or has its own.
     """
     made = []
     for _ in range(draw(st.integers(1, 2))):
@@ -482,7 +482,7 @@ def regions_with_calls(draw: st.DrawFn) -> list[tuple[list[Range], list[int]]]:
         free = [epoch << 32 | number for epoch in (1, 2) for number in range(1, 1 + len(ranges))]
         for found in ranges:
             outer = calls[found.parent] if found.parent is not None else 0
-            calls.append(outer or draw(st.sampled_from([0, free.pop(0)])))
+            calls.append(draw(st.sampled_from([outer, free.pop(0)])))
         made.append((ranges, calls))
     return made
 
