@@ -100,7 +100,7 @@ def launches(tables: Tables) -> Columns:
     count = len(groups[0])
     launched = np.unique(group[work.launch >= 0] << 32 | work.launch[work.launch >= 0]) >> 32
     frames, stacks, texts = tables["frames"], tables["stacks"]["frames"], StackTexts(tables)
-    leaves = [int(stacks[stack][0]) if stack else -1 for stack in groups[0].tolist()]
+    leaves = [next(iter(stacks[stack].tolist()), -1) for stack in groups[0].tolist()]
     return {
         "name": text_column([frames["name"][leaf] if leaf >= 0 else "" for leaf in leaves]),
         "file": text_column([frames["file"][leaf] if leaf >= 0 else "" for leaf in leaves]),
