@@ -59,8 +59,10 @@ typedef long long int64_t;
 #define PLN_SOURCE_C 1
 /* torch's RecordFunction: operators, autograd's nodes, its own record_function. args: the input shapes as JSON. */
 #define PLN_SOURCE_TORCH 2
-#define PLN_SOURCE_NVTX 3  /* args: the domain's name; value: the payload; scope: the category */
-#define PLN_SOURCE_ITT 4   /* args: the domain's name */
+/* Of the next two: args is "domain", "domain US category" or "domain US category US kind", US being U+001F; kind says
+ * that value, an NVTX payload or an ITT counter, is "signed" or "double" and no unsigned number. */
+#define PLN_SOURCE_NVTX 3 /* scope: the category's number, whether it has a name or not */
+#define PLN_SOURCE_ITT 4  /* category: "frame", "region", "event", "counter", or none for a task */
 #define PLN_SOURCE_CUDA \
     5  /* a call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error */
 #define PLN_SOURCE_USDT 6  /* a probe that the user named, "provider:probe". args: the arguments as text */

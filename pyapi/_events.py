@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pillion._annotations import annotation_columns
 from pillion._correlations import Correlations
 from pillion._json_texts import is_list
 from pillion._ranges import Ranges
@@ -59,7 +60,7 @@ class Events(NamedTuple):
     ranges: Ranges
 
 
-def events_table(hosts: Hosts, correlations: Correlations) -> Events:
+def events_table(hosts: Hosts, correlations: Correlations, strings: Strings) -> Events:
     """The table of what hosts did."""
     of = hosts.records
     start = nanoseconds(of.records["start_ns"])
@@ -82,6 +83,7 @@ def events_table(hosts: Hosts, correlations: Correlations) -> Events:
         **({"shapes": hosts.shapes[order]} if hosts.shapes.any() else {}),
     }
     events["parent"] = _parents(events, ranges.find(region, events["tid"], parent_seq))
+    events |= annotation_columns(events, scope, strings)
     return Events(events | _source_columns(events, scope, region, correlations), ranges)
 
 

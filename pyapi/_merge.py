@@ -96,7 +96,7 @@ def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _To
     del records, kind  # what was split is not needed whole as well
     correlations = Correlations(hosts, done)
     all_hosts = Hosts.of(hosts, strings).and_more(calls_of_activities(done, correlations, strings))
-    events = events_table(all_hosts, correlations)
+    events = events_table(all_hosts, correlations, strings)
     devices = Devices(done, strings)
     activities = activities_table(done, events.table, strings, correlations, devices, dropped)
     add_external_ids(done, events.table, correlations)

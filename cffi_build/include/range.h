@@ -51,7 +51,7 @@ void pln_begin(struct pln_token *token, uint32_t name, uint32_t args, uint32_t s
 void pln_end(struct pln_token *token);
 
 /* A moment with a number. */
-void pln_mark(uint32_t name, uint64_t value, uint32_t source);
+void pln_mark(uint32_t name, uint32_t args, uint32_t source, uint64_t value, uint32_t scope);
 
 /* The process's own memfd, or -1. It stays the library's. */
 int pln_region_fd(void);

@@ -71,7 +71,7 @@ def test_a_thread_tells_its_name_once_a_session(recording: Any) -> None:
 
 def test_a_mark_has_its_value(recording: Any) -> None:
     with _Range("step"):
-        lib.pln_mark(lib.pln_intern(b"loss", 4), 1_000_003, lib.PLN_SOURCE_C)
+        lib.pln_mark(lib.pln_intern(b"loss", 4), 0, lib.PLN_SOURCE_C, 1_000_003, 0)
     recording.end()
     (mark,) = recording.spool.records("PLN_MARK")
     (step,) = recording.spool.records()

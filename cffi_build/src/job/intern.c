@@ -125,7 +125,8 @@ uint32_t pln_intern_site(uint64_t *site, const char *text) {
     if (PLN_LIKELY(cached >> 32 == pln_process.generation))
         return (uint32_t)cached;
     uint32_t id = pln_intern(text, strlen(text));
-    __atomic_store_n(site, (uint64_t)pln_process.generation << 32 | id, __ATOMIC_RELAXED);
+    if (PLN_LIKELY(id != 0)) /* a signal handler may have come at a bad moment: the next call tries again */
+        __atomic_store_n(site, (uint64_t)pln_process.generation << 32 | id, __ATOMIC_RELAXED);
     return id;
 }
 

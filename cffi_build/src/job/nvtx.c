@@ -2,18 +2,17 @@
  *
  * NVTX version 3: a job that finds this library in NVTX_INJECTION64_PATH calls InitializeInjectionNvtx2 at its first
  * annotation, once for each shared object that embeds NVTX. Numbers and layouts are those of nvtxTypes.h and
- * nvtxImpl.h, whose binary interface is stable within version 3.
+ * nvtxImpl.h, whose binary interface is stable within version 3. Of domains and registered strings there is one for
+ * each text, for all objects of a process: what one pushes another may pop, and destroying a domain destroys nothing.
+ * What is not collected (resources, names of devices and streams, synchronization) stays NVTX's own no-op.
  */
 #define _GNU_SOURCE
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "process.h"
+#include "nvtx_event.h"
 #include "range_stack.h"
+#include "range_table.h"
+#include "thread_names.h"
 
 enum { TABLE_CALLBACKS = 1, MODULE_CORE = 1, MODULE_CORE2 = 5 };
-enum { PAYLOAD_NONE = 0, MESSAGE_ASCII = 1, MESSAGE_REGISTERED = 3 };
 
 typedef void (*function)(void);
 
@@ -22,190 +21,185 @@ struct callbacks_table {
     int (*get_functions)(int module, function ***table, unsigned *count);
 };
 
-/* nvtxEventAttributes_t. */
-struct attributes {
-    uint16_t version;
-    uint16_t size;
-    uint32_t category;
-    int32_t color_type;
-    uint32_t color;
-    int32_t payload_type;
-    int32_t reserved;
-    uint64_t payload;
-    int32_t message_type;
-    uint32_t padding;
-    const void *message;
-};
-_Static_assert(sizeof(struct attributes) == 48, "as nvtxEventAttributes_v2 on 64-bit machines");
-
-/* What a job gets as nvtxDomainHandle_t or nvtxStringHandle_t. They live as long as the process: an object may use the
- * handle of another. */
-struct handle {
-    char *text;
-    uint32_t id; /* in the region of `generation` */
-    uint32_t generation;
-};
-
-static struct handle *make_handle(const char *text) {
-    struct handle *handle = calloc(1, sizeof *handle);
-    if (handle != NULL && (handle->text = strdup(text != NULL ? text : "")) == NULL) {
-        free(handle);
-        return NULL;
-    }
-    return handle;
-}
-
-/* A fork child has a region of its own, and its own ids. Two threads may do this at once, with the same result. */
-static uint32_t handle_id(struct handle *handle) {
-    if (handle == NULL)
-        return 0;
-    uint32_t generation = pln_generation();
-    if (PLN_UNLIKELY(__atomic_load_n(&handle->generation, __ATOMIC_ACQUIRE) != generation)) {
-        __atomic_store_n(&handle->id, pln_intern(handle->text, strlen(handle->text)), __ATOMIC_RELAXED);
-        __atomic_store_n(&handle->generation, generation, __ATOMIC_RELEASE); /* pairs with the acquire above */
-    }
-    return __atomic_load_n(&handle->id, __ATOMIC_RELAXED);
-}
-
-static uint32_t text_id(const char *text) {
-    return text != NULL ? pln_intern_cached(text) : 0;
-}
-
-static uint32_t message_id(const struct attributes *attributes) {
-    if (attributes == NULL || attributes->size < sizeof *attributes)
-        return 0;
-    if (attributes->message_type == MESSAGE_REGISTERED)
-        return handle_id((struct handle *)attributes->message);
-    return attributes->message_type == MESSAGE_ASCII ? text_id(attributes->message) : 0;
-}
-
-static struct range_details details_of(struct handle *domain, const struct attributes *attributes) {
-    struct range_details details = {.source = PLN_SOURCE_NVTX, .domain = handle_id(domain)};
-    if (attributes != NULL && attributes->size >= sizeof *attributes) {
-        details.category = attributes->category;
-        details.payload = attributes->payload_type != PAYLOAD_NONE ? attributes->payload : 0;
-    }
-    return details;
-}
-
 /* ---- push and pop ---- */
 
-static int domain_push(struct handle *domain, const struct attributes *attributes) {
-    bool active = pln_active();
-    struct range_details details = active ? details_of(domain, attributes) : (struct range_details){0};
-    return pln_stack_push(domain, active ? message_id(attributes) : 0, &details);
+static int domain_push(struct pln_domain *domain, const struct nvtx_attributes *attributes) {
+    if (!pln_annotation_wanted())
+        return pln_stack_skip(domain);
+    struct pln_annotation annotation = pln_nvtx_event(domain, attributes);
+    return pln_stack_push(domain, &annotation);
 }
 
-static int domain_pop(struct handle *domain) {
-    return pln_stack_pop(domain);
-}
-
-static int push_attributes(const struct attributes *attributes) {
+static int push_attributes(const struct nvtx_attributes *attributes) {
     return domain_push(NULL, attributes);
 }
 
 static int push_text(const char *text) {
-    const struct range_details details = {.source = PLN_SOURCE_NVTX};
-    return pln_stack_push(NULL, pln_active() ? text_id(text) : 0, &details);
+    if (!pln_annotation_wanted())
+        return pln_stack_skip(NULL);
+    struct pln_annotation annotation = pln_nvtx_text(text);
+    return pln_stack_push(NULL, &annotation);
+}
+
+static int push_wide(const wchar_t *text) {
+    if (!pln_annotation_wanted())
+        return pln_stack_skip(NULL);
+    struct pln_annotation annotation = pln_nvtx_wide_text(text);
+    return pln_stack_push(NULL, &annotation);
+}
+
+static int domain_pop(struct pln_domain *domain) {
+    return pln_stack_pop(domain);
 }
 
 static int pop(void) {
     return pln_stack_pop(NULL);
 }
 
-/* ---- start and end: the id is the token's address ---- */
+/* ---- start and end ---- */
 
-static uint64_t start(uint32_t name, const struct range_details *details) {
-    struct pln_token *token = calloc(1, sizeof *token);
-    if (token == NULL)
+static uint64_t domain_start(struct pln_domain *domain, const struct nvtx_attributes *attributes) {
+    if (!pln_annotation_wanted())
         return 0;
-    pln_begin(token, name, details->domain, details->source);
-    token->value = details->payload;
-    token->scope = details->category;
-    return (uint64_t)(uintptr_t)token;
+    struct pln_annotation annotation = pln_nvtx_event(domain, attributes);
+    return pln_table_begin(&annotation);
 }
 
-static uint64_t domain_start(struct handle *domain, const struct attributes *attributes) {
-    if (!pln_active())
-        return 0;
-    struct range_details details = details_of(domain, attributes);
-    return start(message_id(attributes), &details);
-}
-
-static uint64_t start_attributes(const struct attributes *attributes) {
+static uint64_t start_attributes(const struct nvtx_attributes *attributes) {
     return domain_start(NULL, attributes);
 }
 
 static uint64_t start_text(const char *text) {
-    const struct range_details details = {.source = PLN_SOURCE_NVTX};
-    return pln_active() ? start(text_id(text), &details) : 0;
+    if (!pln_annotation_wanted())
+        return 0;
+    struct pln_annotation annotation = pln_nvtx_text(text);
+    return pln_table_begin(&annotation);
 }
 
-static void end(uint64_t id) {
-    struct pln_token *token = (struct pln_token *)(uintptr_t)id;
-    if (token == NULL)
-        return;
-    pln_end(token);
-    free(token);
+static uint64_t start_wide(const wchar_t *text) {
+    if (!pln_annotation_wanted())
+        return 0;
+    struct pln_annotation annotation = pln_nvtx_wide_text(text);
+    return pln_table_begin(&annotation);
 }
 
-static void domain_end(struct handle *domain, uint64_t id) {
+static void domain_end(struct pln_domain *domain, uint64_t id) {
     (void)domain;
-    end(id);
+    pln_table_end(id);
 }
 
-/* ---- marks, names, handles ---- */
+/* ---- marks ---- */
 
-static void domain_mark(struct handle *domain, const struct attributes *attributes) {
-    if (pln_active())
-        pln_mark(message_id(attributes), details_of(domain, attributes).payload, PLN_SOURCE_NVTX);
+static void mark(struct pln_annotation annotation) {
+    pln_mark(annotation.name, annotation.args, annotation.source, annotation.value, annotation.scope);
 }
 
-static void mark_attributes(const struct attributes *attributes) {
+static void domain_mark(struct pln_domain *domain, const struct nvtx_attributes *attributes) {
+    if (pln_annotation_wanted())
+        mark(pln_nvtx_event(domain, attributes));
+}
+
+static void mark_attributes(const struct nvtx_attributes *attributes) {
     domain_mark(NULL, attributes);
 }
 
 static void mark_text(const char *text) {
-    if (pln_active())
-        pln_mark(text_id(text), 0, PLN_SOURCE_NVTX);
+    if (pln_annotation_wanted())
+        mark(pln_nvtx_text(text));
 }
 
-static struct handle *create_domain(const char *name) {
-    return make_handle(name);
+static void mark_wide(const wchar_t *text) {
+    if (pln_annotation_wanted())
+        mark(pln_nvtx_wide_text(text));
 }
 
-static struct handle *register_string(struct handle *domain, const char *text) {
+/* ---- names and handles ---- */
+
+static void name_category(uint32_t category, const char *name) {
+    pln_domain_name_category(pln_nvtx_domain(NULL), category, name);
+}
+
+static void domain_name_category(struct pln_domain *domain, uint32_t category, const char *name) {
+    pln_domain_name_category(pln_nvtx_domain(domain), category, name);
+}
+
+static void domain_name_category_wide(struct pln_domain *domain, uint32_t category, const wchar_t *wide) {
+    char name[PLN_NARROW_MAX];
+    if (wide != NULL)
+        domain_name_category(domain, category, pln_narrow(name, sizeof name, wide));
+}
+
+static void name_category_wide(uint32_t category, const wchar_t *wide) {
+    domain_name_category_wide(NULL, category, wide);
+}
+
+static void name_thread_wide(uint32_t tid, const wchar_t *wide) {
+    char name[PLN_NARROW_MAX];
+    if (wide != NULL)
+        pln_name_thread(tid, pln_narrow(name, sizeof name, wide));
+}
+
+static struct pln_domain *create_domain(const char *name) {
+    return pln_domain_get(&pln_nvtx_domains, name);
+}
+
+static struct pln_domain *create_domain_wide(const wchar_t *wide) {
+    char name[PLN_NARROW_MAX];
+    return create_domain(wide != NULL ? pln_narrow(name, sizeof name, wide) : NULL);
+}
+
+static struct pln_text *register_string(struct pln_domain *domain, const char *text) {
     (void)domain;
-    return make_handle(text);
+    return pln_text_get(text != NULL ? text : "");
+}
+
+static struct pln_text *register_wide(struct pln_domain *domain, const wchar_t *wide) {
+    char text[PLN_NARROW_MAX];
+    return register_string(domain, wide != NULL ? pln_narrow(text, sizeof text, wide) : NULL);
 }
 
 /* ---- registration ---- */
 
-struct entry {
-    unsigned callback;
-    function implementation;
+/* By callback id; a null one is not collected. */
+static const function core[] = {
+    [1] = (function)mark_attributes,
+    [2] = (function)mark_text,
+    [3] = (function)mark_wide,
+    [4] = (function)start_attributes,
+    [5] = (function)start_text,
+    [6] = (function)start_wide,
+    [7] = (function)pln_table_end,
+    [8] = (function)push_attributes,
+    [9] = (function)push_text,
+    [10] = (function)push_wide,
+    [11] = (function)pop,
+    [12] = (function)name_category,
+    [13] = (function)name_category_wide,
+    [14] = (function)pln_name_thread,
+    [15] = (function)name_thread_wide,
+};
+static const function core2[] = {
+    [1] = (function)domain_mark,
+    [2] = (function)domain_start,
+    [3] = (function)domain_end,
+    [4] = (function)domain_push,
+    [5] = (function)domain_pop,
+    [8] = (function)domain_name_category,
+    [9] = (function)domain_name_category_wide,
+    [10] = (function)register_string,
+    [11] = (function)register_wide,
+    [12] = (function)create_domain,
+    [13] = (function)create_domain_wide,
 };
 
-#define ENTRY(callback, implementation) {callback, (function)(implementation)}
-
-static const struct entry core[] = {
-    ENTRY(1, mark_attributes), ENTRY(2, mark_text), ENTRY(4, start_attributes),
-    ENTRY(5, start_text),      ENTRY(7, end),       ENTRY(8, push_attributes),
-    ENTRY(9, push_text),       ENTRY(11, pop),
-};
-static const struct entry core2[] = {
-    ENTRY(1, domain_mark), ENTRY(2, domain_start),     ENTRY(3, domain_end),     ENTRY(4, domain_push),
-    ENTRY(5, domain_pop),  ENTRY(10, register_string), ENTRY(12, create_domain),
-};
-
-static bool install(const struct callbacks_table *callbacks, int module, const struct entry *entries, unsigned count) {
+static bool install(const struct callbacks_table *callbacks, int module, const function *functions, unsigned count) {
     function **table = NULL;
     unsigned size = 0;
     if (!callbacks->get_functions(module, &table, &size) || table == NULL)
         return false;
-    for (unsigned i = 0; i < count; i++)
-        if (entries[i].callback < size && table[entries[i].callback] != NULL)
-            *table[entries[i].callback] = entries[i].implementation;
+    for (unsigned i = 0; i < count && i < size; i++)
+        if (functions[i] != NULL && table[i] != NULL)
+            *table[i] = functions[i];
     return true;
 }
 

@@ -15,6 +15,9 @@
 #include "pillion_usdt.h"
 #include "range.h"
 
+/* What the files share stays among them: reached without a detour over the table for other libraries. */
+#pragma GCC visibility push(hidden)
+
 #define PLN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PLN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -108,6 +111,12 @@ static inline bool pln_close(struct pln_ring *ring, uint32_t depth, uint32_t seq
 void pln_store(struct pln_ring *ring, const struct pln_range *record);
 void pln_lose(struct pln_ring *ring, uint32_t kind);
 
+/* record.c. The name of any thread of the process. */
+void pln_record_thread(uint32_t tid, uint32_t name);
+
+/* record.c. A range of this thread that is over already, with the times that someone else took. */
+void pln_submit(uint32_t name, uint32_t args, uint32_t source, uint32_t scope, uint64_t start_ns, uint64_t end_ns);
+
 /* region.c. Both for the growth of the memfd. */
 bool pln_region_fd_is_ours(void);
 int pln_region_grow(int fd, uint64_t size_bytes);
@@ -137,5 +146,7 @@ bool pln_announce(int fd, uint32_t pid);
 
 /* usdt.c */
 void pln_probe(const struct pln_range *record);
+
+#pragma GCC visibility pop
 
 #endif

@@ -182,28 +182,59 @@ void pln_end(struct pln_token *token) {
         end_begun(token);
 }
 
-void pln_mark(uint32_t name, uint64_t value, uint32_t source) {
-    if (PLN_LIKELY(!pln_wanted() && !PLN_SEMAPHORE(mark)))
-        return;
+/* A record of one moment: a mark, or the name of any thread. */
+static void write_moment(uint32_t kind, uint32_t tid, struct pln_range moment) {
     struct pln_ring *ring = ring_of_thread();
-    if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_MARK))
+    if (PLN_UNLIKELY(ring == NULL) || !enter(ring, kind))
         return;
     uint32_t depth = pln_pop_closed(ring);
-    uint64_t now_ns = ring_now_ns(ring);
-    struct pln_range mark = {
-        .kind = PLN_MARK,
+    moment.kind = (uint16_t)kind;
+    moment.tid = tid != 0 ? tid : ring->tid;
+    moment.start_ns = moment.end_ns = ring_now_ns(ring);
+    moment.parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0;
+    moment.depth = (uint16_t)depth;
+    moment.end_tid = ring->tid;
+    if (pln_records())
+        pln_store(ring, &moment);
+    pln_probe(&moment);
+    leave(ring);
+}
+
+void pln_mark(uint32_t name, uint32_t args, uint32_t source, uint64_t value, uint32_t scope) {
+    if (PLN_LIKELY(!pln_wanted() && !PLN_SEMAPHORE(mark)))
+        return;
+    write_moment(
+        PLN_MARK, 0,
+        (struct pln_range){.name = name, .args = args, .source = (uint16_t)source, .value = value, .scope = scope});
+}
+
+void pln_record_thread(uint32_t tid, uint32_t name) {
+    write_moment(PLN_THREAD, tid, (struct pln_range){.name = name});
+}
+
+void pln_submit(uint32_t name, uint32_t args, uint32_t source, uint32_t scope, uint64_t start_ns, uint64_t end_ns) {
+    struct pln_ring *ring = pln_wanted() ? ring_of_thread() : NULL;
+    if (ring == NULL || !enter(ring, PLN_RANGE))
+        return;
+    uint32_t depth = pln_pop_closed(ring);
+    ring->seq += ring->seq == UINT32_MAX ? 2 : 1; /* 0 means closed */
+    struct pln_range range = {
+        .kind = PLN_RANGE,
         .tid = ring->tid,
-        .start_ns = now_ns,
-        .end_ns = now_ns,
+        .start_ns = start_ns,
+        .end_ns = end_ns,
         .name = name,
+        .args = args,
+        .seq = ring->seq,
         .parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0,
         .depth = (uint16_t)depth,
         .source = (uint16_t)source,
         .end_tid = ring->tid,
-        .value = value,
+        .scope = scope,
     };
     if (pln_records())
-        pln_store(ring, &mark);
-    pln_probe(&mark);
+        pln_store(ring, &range);
+    if (PLN_SEMAPHORE(range))
+        pln_probe(&range);
     leave(ring);
 }

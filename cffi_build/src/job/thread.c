@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "thread_names.h"
+
 __thread struct pln_ring *pln_ring;
 
 /* All under pln_process_mutex. */
@@ -95,6 +97,7 @@ static void take(struct pln_ring *ring) {
 static void release(void *value) {
     struct pln_ring *ring = value;
     pln_ring = NULL;
+    pln_forget_thread_name(ring->tid);
     if (pthread_mutex_lock(&pln_process_mutex) != 0)
         return;
     __atomic_store_n(&ring->state, PLN_RING_FREE, __ATOMIC_RELEASE); /* pairs with the reader's acquire */
@@ -144,13 +147,15 @@ struct pln_ring *pln_ring_claim(void) {
 void pln_thread_announce(struct pln_ring *ring) {
     ring->session = __atomic_load_n(&pln_process.region->session, __ATOMIC_RELAXED);
     prctl(PR_GET_NAME, ring->comm);
+    const char *given = pln_given_thread_name(ring->tid);
     uint64_t now_ns = pln_now_ns();
     struct pln_range record = {
         .kind = PLN_THREAD,
         .tid = ring->tid,
         .start_ns = now_ns,
         .end_ns = now_ns,
-        .name = pln_intern(ring->comm, strnlen(ring->comm, sizeof ring->comm)),
+        .name = given != NULL ? pln_intern(given, strlen(given))
+                              : pln_intern(ring->comm, strnlen(ring->comm, sizeof ring->comm)),
         .end_tid = ring->tid,
     };
     if (pln_records())
