@@ -1,7 +1,7 @@
 """What NVTX and ITT say of an event besides its name, taken apart: domain, category, payload.
 
-A record's ``args`` is "domain", "domain US category" or "domain US category US kind", US being U+001F. The kind says how
-to read the record's value; without one it is an unsigned number.
+A record's ``args`` is "domain", "domain US category" or "domain US category US kind", US being U+001F. The kind says
+how to read the record's value; without one it is an unsigned number.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _READ = {"signed": "<q", "double": "<d"}
 def annotation_columns(events: Columns, scope: Array, strings: Strings) -> Columns:
     """The columns that annotations have otherwise than their records; none where there are no annotations.
 
-    ``args`` becomes the domain alone. ``attributes`` gets the category, its name or else its number, and a payload that is
-    no unsigned number, whose ``value`` becomes 0.
+    ``args`` becomes the domain alone. ``attributes`` gets the category, its name or else its number, and a payload
+    that is no unsigned number, whose ``value`` becomes 0.
 
     Args:
         events: with source, args (rows of ``strings``) and value.

@@ -168,7 +168,14 @@ static void frame_submit(domain_ptr domain, const struct itt_id *id, uint64_t be
         return;
     }
     struct pln_annotation frame = pln_itt_annotation(pln_itt_domain(domain), ITT_FRAME, frame_name(domain));
-    pln_submit(frame.name, frame.args, frame.source, frame.scope, begin_ns, end_ns);
+    pln_submit((struct pln_range){
+        .start_ns = begin_ns,
+        .end_ns = end_ns,
+        .name = frame.name,
+        .args = frame.args,
+        .source = (uint16_t)frame.source,
+        .scope = frame.scope,
+    });
 }
 
 static uint64_t get_timestamp(void) {

@@ -114,8 +114,9 @@ void pln_lose(struct pln_ring *ring, uint32_t kind);
 /* record.c. The name of any thread of the process. */
 void pln_record_thread(uint32_t tid, uint32_t name);
 
-/* record.c. A range of this thread that is over already, with the times that someone else took. */
-void pln_submit(uint32_t name, uint32_t args, uint32_t source, uint32_t scope, uint64_t start_ns, uint64_t end_ns);
+/* record.c. A range that is over already, with all that its caller knows of it, among no others: seq, parent and depth
+ * are 0. Without a tid it is of this thread. */
+void pln_submit(struct pln_range range);
 
 /* region.c. Both for the growth of the memfd. */
 bool pln_region_fd_is_ours(void);

@@ -16,6 +16,8 @@ struct slot {
     uint64_t state; /* generation * PHASES + phase */
     struct pln_range_key key;
     struct pln_token token;
+    uint32_t session;
+    bool alone; /* the token says what the range is, and is not open in its thread */
 };
 
 static struct slot *table; /* mapped at the first range */
@@ -65,6 +67,47 @@ static void leave_slot(struct slot *slot, uint64_t generation, enum phase phase)
     __atomic_store_n(&slot->state, generation * PHASES + phase, __ATOMIC_RELEASE); /* pairs with take_slot() */
 }
 
+/* Overlapping ranges bury each other in their thread's stack of open ones, which shrinks from its top alone. Once it is
+ * full, that is when nobody sees what is added to it, they stay out of it and become a record when they end. */
+static bool stack_is_full(void) {
+    return pln_ring != NULL && pln_ring->depth >= PLN_OPEN_MAX;
+}
+
+static void begin_alone(struct slot *slot, const struct pln_annotation *annotation) {
+    slot->session = pln_process.region->session;
+    slot->token = (struct pln_token){
+        .start_ns = pln_now_ns(),
+        .name = annotation->name,
+        .args = annotation->args,
+        .tid = pln_ring->tid,
+        .generation = pln_process.generation,
+        .source = (uint16_t)annotation->source,
+        .scope = annotation->scope,
+        .value = annotation->value,
+    };
+}
+
+/* What a session does not see whole is counted: no reader can find it among the open ranges. */
+static void end_alone(struct slot *slot) {
+    const struct pln_token *token = &slot->token;
+    if (token->generation != pln_process.generation || !pln_wanted())
+        return;
+    if (slot->session != pln_process.region->session) {
+        pln_annotation_lose();
+        return;
+    }
+    pln_submit((struct pln_range){
+        .tid = token->tid,
+        .start_ns = token->start_ns,
+        .end_ns = pln_now_ns(),
+        .name = token->name,
+        .args = token->args,
+        .source = token->source,
+        .value = token->value,
+        .scope = token->scope,
+    });
+}
+
 static uint64_t begin_near(uint32_t home, uint32_t probes, const struct pln_range_key *key,
                            const struct pln_annotation *annotation) {
     struct slot *slots = get_table();
@@ -77,7 +120,11 @@ static uint64_t begin_near(uint32_t home, uint32_t probes, const struct pln_rang
         uint64_t generation = state / PHASES;
         for (unsigned word = 0; word < 4; word++)
             __atomic_store_n(&slot->key.words[word], key->words[word], __ATOMIC_RELAXED);
-        pln_annotation_begin(&slot->token, annotation);
+        slot->alone = stack_is_full();
+        if (PLN_UNLIKELY(slot->alone))
+            begin_alone(slot, annotation);
+        else
+            pln_annotation_begin(&slot->token, annotation);
         __atomic_fetch_add(&open_count, 1, __ATOMIC_RELAXED);
         leave_slot(slot, generation, OPEN);
         return (generation + 1) * SLOTS + at; /* never 0 */
@@ -89,7 +136,10 @@ static uint64_t begin_near(uint32_t home, uint32_t probes, const struct pln_rang
 static bool end_slot(struct slot *slot, uint64_t state) {
     if (!take_slot(slot, state, OPEN))
         return false;
-    pln_end(&slot->token);
+    if (PLN_UNLIKELY(slot->alone))
+        end_alone(slot);
+    else
+        pln_end(&slot->token);
     leave_slot(slot, state / PHASES + 1, FREE);
     __atomic_fetch_sub(&open_count, 1, __ATOMIC_RELAXED);
     return true;

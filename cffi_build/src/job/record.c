@@ -212,26 +212,14 @@ void pln_record_thread(uint32_t tid, uint32_t name) {
     write_moment(PLN_THREAD, tid, (struct pln_range){.name = name});
 }
 
-void pln_submit(uint32_t name, uint32_t args, uint32_t source, uint32_t scope, uint64_t start_ns, uint64_t end_ns) {
+void pln_submit(struct pln_range range) {
     struct pln_ring *ring = pln_wanted() ? ring_of_thread() : NULL;
     if (ring == NULL || !enter(ring, PLN_RANGE))
         return;
-    uint32_t depth = pln_pop_closed(ring);
-    ring->seq += ring->seq == UINT32_MAX ? 2 : 1; /* 0 means closed */
-    struct pln_range range = {
-        .kind = PLN_RANGE,
-        .tid = ring->tid,
-        .start_ns = start_ns,
-        .end_ns = end_ns,
-        .name = name,
-        .args = args,
-        .seq = ring->seq,
-        .parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0,
-        .depth = (uint16_t)depth,
-        .source = (uint16_t)source,
-        .end_tid = ring->tid,
-        .scope = scope,
-    };
+    range.kind = PLN_RANGE;
+    range.tid = range.tid != 0 ? range.tid : ring->tid;
+    range.flags = range.tid == ring->tid ? 0 : PLN_ASYNC;
+    range.end_tid = ring->tid;
     if (pln_records())
         pln_store(ring, &range);
     if (PLN_SEMAPHORE(range))
