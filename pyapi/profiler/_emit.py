@@ -1,6 +1,7 @@
-"""``emit_itt`` and ``emit_nvtx``: every operator of torch becomes a range for VTune or Nsight Systems.
+"""``emit_itt`` and ``emit_nvtx``: torch's operators and ``record_function``'s ranges for VTune or Nsight Systems.
 
-torch itself emits them: ``name``, for NVTX with ``, seq = N``, ``, stashed seq = M`` and ``, sizes = [[..], [..]]``.
+torch itself emits its operators, as it names them: for NVTX with ``, seq = N``, ``, op_id = N`` and ``, sizes = …``.
+The ranges of ``record_function`` go by their name, without torch as well: autograd's numbers are of operators alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pillion._torch_engine import (
     run_on_profiler_stop,
     torch_autograd,
 )
+from pillion.profiler._annotator import PACKAGES, Annotator
 
 _Emitter = TypeVar("_Emitter", bound="_Emit")
 
@@ -33,6 +35,8 @@ class _Emit:
         self.record_shapes = record_shapes
         self.entered = False
         self._is_on = False
+        self._emits_operators = False
+        self._annotator: Annotator | None = None
 
     def __enter__(self: _Emitter) -> _Emitter | None:
         """Begins to emit; None where it is disabled.
@@ -59,16 +63,29 @@ class _Emit:
         """Ends it."""
         if self._is_on:
             self._is_on = False
-            self._synchronize()
-            torch_autograd()._disable_profiler()
+            if self._annotator:
+                self._annotator.stop()
+            if self._emits_operators:
+                self._synchronize()
+                torch_autograd()._disable_profiler()
             run_on_profiler_stop()
 
     def _start(self) -> None:
-        autograd = torch_autograd()
-        if autograd is None:
+        autograd, annotator = torch_autograd(), Annotator.of(self._name)
+        if autograd is None and annotator is None:
+            package = PACKAGES[self._name]
             raise Unavailable(
-                f"no {self._name} ranges: this process has not imported torch", f"import torch{self._needs}"
+                f"no {self._name} ranges: neither torch nor the package {package} is here",
+                f"pip install {package}, or import torch{self._needs}",
             )
+        if autograd is not None:
+            self._start_operators(autograd)
+            self._emits_operators = True
+        if annotator is not None:
+            annotator.start()
+            self._annotator = annotator
+
+    def _start_operators(self, autograd: Any) -> None:
         options = TorchOptions(record_shapes=self.record_shapes, kind=getattr(autograd.ProfilerState, self._name))
         options.experimental_config = sys.modules["torch"]._C._profiler._ExperimentalConfig()
         engine = TorchEngine(options, _NO_STATS)
@@ -84,7 +101,9 @@ class _Emit:
 
 
 class emit_itt(_Emit):
-    """Every operator of torch becomes an ITT range, for Intel's VTune.
+    """Every operator of torch and every ``record_function`` becomes an ITT range, for Intel's VTune.
+
+    Without torch it takes the package ittapi to emit the latter.
 
     Args:
         enabled: False makes it a no-op.
@@ -96,7 +115,9 @@ class emit_itt(_Emit):
 
 
 class emit_nvtx(_Emit):
-    """Every operator of torch becomes an NVTX range, for Nsight Systems and nvprof.
+    """Every operator of torch and every ``record_function`` becomes an NVTX range, for Nsight Systems and nvprof.
+
+    Without torch it takes the package nvtx to emit the latter.
 
     Args:
         enabled: False makes it a no-op.

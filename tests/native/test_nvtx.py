@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import struct
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -480,6 +482,32 @@ def test_a_job_without_room_goes_on(jobs: Any, compile_c: Callable[..., Path], l
     job = run(jobs, Path("/bin/sh"), "-c", f"ulimit {limit} && exec {program} plain 101")
     output, _ = job.communicate(timeout=60)
     assert (job.returncode, output) == (0, b"404\n")
+
+
+def nvtx_headers() -> Path | None:
+    """Where NVIDIA's own headers are: of a CUDA installation, or of their wheel."""
+    cuda = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
+    wheels = [Path(path) / name / "include" for path in sys.path for name in ("nvidia/nvtx", "nvidia/cu13")]
+    return next((path for path in cuda + wheels if (path / "nvtx3" / "nvToolsExt.h").exists()), None)
+
+
+def test_a_program_built_with_nvidias_headers_is_recorded(
+    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
+) -> None:
+    include = nvtx_headers()
+    if include is None:
+        pytest.skip("needs NVIDIA's NVTX headers, of CUDA or the package nvidia-nvtx-cu12")
+    job = run(jobs, compile_c(HERE / "annotated_by_headers.c", f"-I{include}", "-ldl"))
+    _, region_fd = jobs.region()
+    assert job.wait() == 0
+    collector = collect(region_fd)
+    collector.begin()
+    collector.end()
+    in_domain = ("registered", "of headers\x1fthird\x1fdouble")
+    ranges = [("pushed wide", ""), in_domain, ("pushed", ""), ("started", "")]
+    assert said(collector) == ranges * 11
+    assert said(collector, "PLN_MARK") == [("marked", ""), in_domain] * 11
+    assert not collector.losses()
 
 
 # ---- the tables ----

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -127,15 +128,92 @@ def test_a_range_ends_with_its_future() -> None:
         profiler.record_function("x")._call_end_callbacks_on_future(future)
 
 
-@pytest.mark.parametrize("emitter", [profiler.emit_itt, profiler.emit_nvtx])
-def test_emitters_without_torch_say_why_not(emitter: type[profiler.emit_itt]) -> None:
+EMITTERS = pytest.mark.parametrize("emitter", [profiler.emit_itt, profiler.emit_nvtx])
+
+
+class Tool:
+    """Stands for the packages nvtx and ittapi: the ranges that a tool would see, as "<name" and ">"."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[str] = []
+        self.push_range, self.pop_range = self.begin, self.end
+        for name in ("torch", "torch.autograd"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        for name in ("nvtx", "ittapi", "ittapi.native"):
+            monkeypatch.setitem(sys.modules, name, self)
+        self.Domain = self.StringHandle = str
+
+    def begin(self, text: str) -> None:
+        self.seen.append(f"<{text}")
+
+    def end(self) -> None:
+        self.seen.append(">")
+
+    def task_begin(self, domain: str, name: str) -> None:
+        assert domain == "pillion"
+        self.begin(name)
+
+    def task_end(self, domain: str) -> None:
+        self.end()
+
+
+@EMITTERS
+def test_emitters_need_torch_or_a_package(emitter: type[profiler.emit_itt], monkeypatch: pytest.MonkeyPatch) -> None:
+    Tool(monkeypatch)
+    for name in ("nvtx", "ittapi"):
+        monkeypatch.setitem(sys.modules, name, None)
     with emitter(enabled=False) as nothing:
         assert nothing is None
-    if "torch" not in sys.modules:
-        with pytest.raises(Unavailable, match="torch"), emitter():
-            pass
+    with pytest.raises(Unavailable, match="neither torch nor the package") as refused, emitter():
+        pass
+    assert "pip install" in refused.value.fix
     with profiler.profile(), pytest.raises(RuntimeError, match="runs already"), emitter():
         pass
+
+
+@EMITTERS
+def test_emitters_show_a_tool_the_ranges_of_record_function(
+    emitter: type[profiler.emit_itt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Tool(monkeypatch)
+    before, across = profiler.record_function("before"), profiler.record_function("across")
+    before.__enter__()
+    with emitter(record_shapes=True) as emitting:
+        assert profiler._is_profiler_enabled
+        with profiler.record_function("outer"), profiler.record_function("inner", "with args"):
+            pass
+        profiler.record_function("decorator")(lambda: None)()
+        thread = threading.Thread(target=profiler.record_function("thread")(lambda: None))
+        thread.start()
+        thread.join()
+        before.__exit__(None, None, None)
+        with pytest.raises(KeyError), profiler.record_function("fails"):
+            raise KeyError
+        across.__enter__()
+        with pytest.raises(RuntimeError, match="runs already"):
+            emitter().__enter__()
+    across.__exit__(None, None, None)
+    assert tool.seen == ["<outer", "<inner", ">", ">", "<decorator", ">", "<thread", ">", "<fails", ">", "<across", ">"]
+    assert not profiler._is_profiler_enabled
+    with profiler.record_function("afterwards"):
+        pass
+    assert len(tool.seen) == 12
+    assert "__enter__" not in vars(profiler.record_function)
+    with pytest.raises(RuntimeError, match="not reentrant"):
+        emitting.__enter__()
+
+
+@EMITTERS
+def test_a_range_that_is_misused_is_not_emitted(
+    emitter: type[profiler.emit_itt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = Tool(monkeypatch)
+    with emitter():
+        with profiler.record_function("once") as once, pytest.raises(RuntimeError, match="entered twice"):
+            once.__enter__()
+        with pytest.raises(AssertionError, match="without __enter__"):
+            once.__exit__(None, None, None)
+    assert tool.seen == ["<once", ">"]
 
 
 def test_keys_are_seen_once() -> None:
