@@ -313,14 +313,11 @@ def test_pops_find_their_pushes_when_sessions_come_and_go(collect: Callable[...,
     nvtx.push(b"whole")
     nvtx.pop()
     first.end()
-    nvtx.push(b"between")
+    assert nvtx.push(b"between") == 1, "above one that is open"
     second = collect()
     second.begin()
     nvtx.push(b"inner")
-    nvtx.pop()
-    nvtx.pop()
-    nvtx.pop()
-    nvtx.pop()
+    assert [nvtx.pop() for _ in range(4)] == [2, 1, 0, -1]
     second.end()
     assert [first.spool.text(record["name"]) for record in first.spool.records()] == ["whole", "left open"]
     assert first.spool.records()["flags"].tolist() == [0, UNFINISHED]
