@@ -69,6 +69,13 @@ class Spool:
         records = self.records()
         return records[[self.text(record["name"]) == name for record in records]]
 
+    def said(self, kind: str = "PLN_RANGE") -> list[tuple[str, str]]:
+        """Name and args of each record, in the order in which they were written."""
+        records = self.records(kind)
+        pairs = list(zip(records["name"].tolist(), records["args"].tolist()))
+        texts = {text: self.text(text) for pair in set(pairs) for text in pair}
+        return [(texts[name], texts[args]) for name, args in pairs]
+
     def close(self) -> None:
         os.close(self.fd)
 

@@ -19,14 +19,6 @@ ASYNC = CONSTANTS["PLN_ASYNC"]
 U64, S64, U32, S32, U16, S16, FLOAT, DOUBLE = range(1, 9)
 
 
-def said(collector: Any, kind: str = "PLN_RANGE") -> list[tuple[str, str]]:
-    """Name and args of each record, in the order in which they were written."""
-    return [
-        (collector.spool.text(record["name"]), collector.spool.text(record["args"]))
-        for record in collector.spool.records(kind)
-    ]
-
-
 # ---- ranges ----
 
 
@@ -40,7 +32,7 @@ def test_tasks_nest_in_their_domains(recording: Any) -> None:
     itt.task_end_ex(second, None, 0)
     itt.task_end(second)  # one too many
     recording.end()
-    assert said(recording) == [("outer", "first"), ("inner", "second")]
+    assert recording.spool.said() == [("outer", "first"), ("inner", "second")]
     outer_range, inner_range = recording.spool.records()
     assert inner_range["parent"] == outer_range["seq"]
     assert outer_range["source"] == lib.PLN_SOURCE_ITT
@@ -55,7 +47,7 @@ def test_a_task_of_a_function_has_its_name(recording: Any) -> None:
         itt.task_begin_fn(domain, NONE, NONE, function)
         itt.task_end(domain)
     recording.end()
-    known, inside, nowhere = (name for name, _ in said(recording))
+    known, inside, nowhere = (name for name, _ in recording.spool.said())
     assert known == "pln_setup"
     assert "libpillion" in inside
     assert "+0x" in inside
@@ -113,7 +105,7 @@ def test_frames_are_ranges_of_their_domain(recording: Any) -> None:
     itt.frame_submit_v3(domain, None, begin, end)
     itt.frame_submit_v3(domain, None, begin, 2**64 - 1)
     recording.end()
-    assert said(recording) == [("render", "render\x1fframe")] * 4
+    assert recording.spool.said() == [("render", "render\x1fframe")] * 4
     submitted = recording.spool.records()[2:]
     assert submitted["start_ns"].tolist() == [begin, begin]
     assert submitted["end_ns"][0] == end
@@ -128,7 +120,7 @@ def test_frames_with_times_of_another_clock_are_counted(recording: Any) -> None:
     for begin, end in ((0, now), (now, now - 1), (now, now + 10**12)):
         itt.frame_submit_v3(domain, None, begin, end)
     recording.end()
-    assert said(recording) == []
+    assert recording.spool.said() == []
     assert recording.losses() == {CONSTANTS["PLN_RANGE"]: 3}
 
 
@@ -139,7 +131,7 @@ def test_events_are_ranges_without_a_domain(recording: Any) -> None:
     assert [itt.event_start(first), itt.event_start(second), itt.event_end(first), itt.event_end(second)] == [0] * 4
     assert [itt.event_start(0), itt.event_end(-1), itt.event_start(4097), itt.event_end(second + 1)] == [1] * 4
     recording.end()
-    assert said(recording) == [("first", "\x1fevent"), ("second", "\x1fevent")]
+    assert recording.spool.said() == [("first", "\x1fevent"), ("second", "\x1fevent")]
 
 
 # ---- marks ----
@@ -151,7 +143,7 @@ def test_markers_have_their_domain(recording: Any) -> None:
     itt.marker(domain, NONE, name, 2)
     itt.marker_ex(domain, None, 0, Id(1, 2, 3), name, 1)
     recording.end()
-    assert said(recording, "PLN_MARK") == [("here", "of markers")] * 2
+    assert recording.spool.said("PLN_MARK") == [("here", "of markers")] * 2
 
 
 @pytest.mark.parametrize(
@@ -179,7 +171,7 @@ def test_a_counter_is_read_by_its_type(
     itt.counter_set_value_ex(counter, None, 0, place)
     recording.end()
     args = "numbers\x1fcounter" + (f"\x1f{kind}" if kind else "")
-    assert said(recording, "PLN_MARK") == [(f"of type {metadata_type}", args)] * 3
+    assert recording.spool.said("PLN_MARK") == [(f"of type {metadata_type}", args)] * 3
     assert recording.spool.records("PLN_MARK")["value"].tolist() == [recorded] * 3
 
 
@@ -201,7 +193,7 @@ def test_counters_count_on_while_nobody_records(collect: Callable[..., Any]) -> 
     collector.end()
     values = collector.spool.records("PLN_MARK")["value"].astype("i8").tolist()
     assert values == [100, 60, 1, 11, 10, -3]
-    assert said(collector, "PLN_MARK")[-1] == ("by name", "sums\x1fcounter\x1fsigned")
+    assert collector.spool.said("PLN_MARK")[-1] == ("by name", "sums\x1fcounter\x1fsigned")
 
 
 def test_nothing_happens_to_counters_that_are_none(recording: Any) -> None:
@@ -212,7 +204,7 @@ def test_nothing_happens_to_counters_that_are_none(recording: Any) -> None:
     unknown = itt.counter_create_typed(b"unknown", None, 99)
     itt.counter_set_value(unknown, ctypes.create_string_buffer(16))
     recording.end()
-    assert said(recording, "PLN_MARK") == []
+    assert recording.spool.said("PLN_MARK") == []
 
 
 # ---- threads and clients ----
@@ -247,7 +239,7 @@ def test_clients_share_domains_and_the_objects_that_they_made_before(recording: 
     second.task_begin(shared, NONE, NONE, second.string_handle_create(b"ours"))
     first.task_end(domain_before)
     recording.end()
-    assert said(recording) == [("made by the client", "shared"), ("ours", "shared")]
+    assert recording.spool.said() == [("made by the client", "shared"), ("ours", "shared")]
 
 
 def test_null_and_broken_names_do_no_harm(recording: Any) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import struct
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nvtx_tables import CORE, CORE2, LIBRARY, SLOTS, Nvtx, attributes
+from nvtx_tables import CORE, CORE2, SLOTS, Nvtx, attributes
 
 from pillion._native import lib
 from pillion_probes import CONSTANTS
@@ -25,14 +23,6 @@ HERE = Path(__file__).parent
 RANGE, MARK = CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_MARK"]
 UNFINISHED = CONSTANTS["PLN_UNFINISHED"]
 UNSIGNED_64, SIGNED_64, DOUBLE, UNSIGNED_32, SIGNED_32, FLOAT = range(1, 7)
-
-
-def said(collector: Any, kind: str = "PLN_RANGE") -> list[tuple[str, str]]:
-    """Name and args of each record, in the order in which they were written."""
-    records = collector.spool.records(kind)
-    pairs = list(zip(records["name"].tolist(), records["args"].tolist()))
-    texts = {text: collector.spool.text(text) for pair in set(pairs) for text in pair}
-    return [(texts[name], texts[args]) for name, args in pairs]
 
 
 # ---- what is recorded ----
@@ -54,7 +44,7 @@ def test_every_way_to_make_a_range_has_its_name_and_domain(recording: Any) -> No
     nvtx.domain_end(domain, nvtx.domain_start(domain, attributes(b"domain start")))
     nvtx.end(nvtx.domain_start(domain, attributes(b"domain start, ended without")))
     recording.end()
-    assert said(recording) == [
+    assert recording.spool.said() == [
         ("push ex \N{PILL}", ""),
         ("push ex", ""),
         ("push \N{SNOWMAN}", ""),
@@ -79,7 +69,7 @@ def test_marks_have_domain_category_and_payload(recording: Any) -> None:
     nvtx.mark_ex(attributes(b"ex", category=3))
     nvtx.domain_mark(domain, attributes(b"all", category=7, payload_type=UNSIGNED_64, payload=1_000_003))
     recording.end()
-    assert said(recording, "PLN_MARK") == [("text", ""), ("wide", ""), ("ex", ""), ("all", "of marks\x1fseventh")]
+    assert recording.spool.said("PLN_MARK") == [("text", ""), ("wide", ""), ("ex", ""), ("all", "of marks\x1fseventh")]
     marks = recording.spool.records("PLN_MARK")
     assert marks["scope"].tolist() == [0, 0, 3, 7]
     assert marks["value"].tolist() == [0, 0, 0, 1_000_003]
@@ -102,7 +92,7 @@ def test_a_category_has_the_name_that_its_domain_gave_it_last(recording: Any) ->
     nvtx.domain_name_category(first, 1, b"renamed")
     show(first, 1)
     recording.end()
-    assert [args for _, args in said(recording)] == [
+    assert [args for _, args in recording.spool.said()] == [
         "first\x1fone",
         "second\x1f\xe9ins",
         "\x1fdefault one",
@@ -135,7 +125,7 @@ def test_a_payload_is_read_by_its_type(
     recording.end()
     (record,) = recording.spool.records()
     assert record["value"] == (value if isinstance(value, int) else int.from_bytes(value, "little"))
-    assert said(recording) == [("x", f"\x1f\x1f{kind}" if kind else "")]
+    assert recording.spool.said() == [("x", f"\x1f\x1f{kind}" if kind else "")]
 
 
 def test_threads_have_the_names_that_the_job_gave_them_in_every_session(collect: Callable[..., Any]) -> None:
@@ -181,7 +171,7 @@ def test_a_handle_serves_every_object_of_the_process(recording: Any) -> None:
     first.domain_push(domain, attributes(string, message_type=3))
     second.domain_pop(domain)
     recording.end()
-    assert said(recording) == [("text", "shared")]
+    assert recording.spool.said() == [("text", "shared")]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=50))
@@ -321,7 +311,7 @@ def test_pops_find_their_pushes_when_sessions_come_and_go(collect: Callable[...,
     second.end()
     assert [first.spool.text(record["name"]) for record in first.spool.records()] == ["whole", "left open"]
     assert first.spool.records()["flags"].tolist() == [0, UNFINISHED]
-    assert [name for name, _ in said(second)] == ["inner"]
+    assert [name for name, _ in second.spool.said()] == ["inner"]
 
 
 def test_ranges_beyond_all_levels_are_counted(jobs: Any, collect: Callable[..., Any]) -> None:
@@ -348,7 +338,7 @@ nvtx.pop()
     collector.end()
     records = collector.spool.records()
     assert len(records) + collector.losses()[RANGE] == pushes + 1
-    assert Counter(name for name, _ in said(collector))["outermost"] == 1
+    assert Counter(name for name, _ in collector.spool.said())["outermost"] == 1
     assert records["depth"].max() == 65_535
 
 
@@ -364,147 +354,11 @@ def test_ranges_that_overlap_without_end_do_not_bury_the_others(recording: Any) 
     nvtx.push(b"at last")
     nvtx.pop()
     recording.end()
-    assert Counter(said(recording)) == {("overlapping", ""): 1010, ("afterwards", ""): 1, ("at last", ""): 1}
+    assert Counter(recording.spool.said()) == {("overlapping", ""): 1010, ("afterwards", ""): 1, ("at last", ""): 1}
     depths = {name: recording.spool.named(name)["depth"].tolist() for name in ("afterwards", "at last")}
     assert depths["afterwards"][0] <= CONSTANTS["PLN_OPEN_MAX"]
     assert depths["at last"] == [0]
     assert (recording.spool.records()["start_ns"] <= recording.spool.records()["end_ns"]).all()
-
-
-# ---- programs that embed NVTX ----
-
-
-def run(jobs: Any, program: Path, *words: str, **env: str) -> Any:
-    return jobs.start(program, *words, NVTX_INJECTION64_PATH=str(LIBRARY), **env)
-
-
-def delivered_and_lost(collector: Any) -> tuple[int, int]:
-    kinds = (len(collector.spool.records()), len(collector.spool.records("PLN_MARK")))
-    losses = collector.losses()
-    return sum(kinds), losses.get(RANGE, 0) + losses.get(MARK, 0) + losses.get(lib.PLN_LOSS_THREADS, 0)
-
-
-@pytest.mark.parametrize("ring", ["64", "131072"], ids=["full rings", "roomy rings"])
-def test_a_thousand_threads_lose_nothing_uncounted(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path], ring: str
-) -> None:
-    program = compile_c(HERE / "annotated.c")
-    job = run(jobs, program, "threads", "17", PILLION_RING_RECORDS=ring)
-    _, region_fd = jobs.region()
-    collector = collect(region_fd)
-    collector.begin()
-    while job.poll() is None:
-        collector.drain()
-    tried = int(job.communicate()[0])
-    collector.end()
-    delivered, lost = delivered_and_lost(collector)
-    assert (job.returncode, tried) == (0, 1000 * 17 * 4)
-    assert delivered + lost == tried
-    if ring != "64":
-        assert Counter(name for name, _ in said(collector)) == dict.fromkeys(("outer", "inner", "started"), 17_000)
-
-
-def test_a_signal_handler_may_annotate_in_the_middle_of_an_annotation(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
-) -> None:
-    job = run(jobs, compile_c(HERE / "annotated.c"), "signals", "2003")
-    _, region_fd = jobs.region()
-    collector = collect(region_fd)
-    collector.begin()
-    while job.poll() is None:
-        collector.drain()
-    tried = int(job.communicate()[0])
-    collector.end()
-    delivered, lost = delivered_and_lost(collector)
-    assert delivered + lost == tried
-    (ring,) = collector.rings()
-    assert ring["depth"] == 0
-    assert {name for name, _ in said(collector)} <= {"outer", "inner", "started"}
-
-
-def test_a_fork_child_annotates_for_itself(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
-) -> None:
-    job = run(jobs, compile_c(HERE / "annotated.c"), "forks", "101")
-    regions = [jobs.region(), jobs.region()]
-    assert job.wait() == 0
-    found = {}
-    for pid, region_fd in regions:
-        collector = collect(region_fd)
-        collector.begin()
-        collector.end()
-        assert not collector.losses()
-        found[pid == job.pid] = Counter(name for name, _ in said(collector))
-    each = dict.fromkeys(("outer", "inner", "started"), 101)
-    assert found[True] == {**each, "pushed before": 1, "started before": 1}
-    assert found[False] == each
-
-
-def test_a_library_may_be_unloaded_within_its_ranges(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
-) -> None:
-    library = compile_c(HERE / "annotated_library.c", "-shared", "-fPIC")
-    job = run(jobs, compile_c(HERE / "annotated.c"), "unload", "37", str(library))
-    _, region_fd = jobs.region()
-    output, _ = job.communicate(timeout=60)
-    assert (job.returncode, int(output)) == (0, 111)
-    collector = collect(region_fd)
-    collector.begin()
-    collector.end()
-    assert Counter(said(collector)) == {
-        ("pushed by the library", ""): 37,
-        ("pushed in its domain", "of the library"): 37,
-        ("started by the library", ""): 37,
-    }
-
-
-def test_two_processes_that_end_without_clean_up_keep_their_ranges(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
-) -> None:
-    program = compile_c(HERE / "annotated.c")
-    both = [run(jobs, program, "plain", str(count)) for count in (101, 103)]
-    regions = dict(jobs.region() for _ in both)
-    for job, count in zip(both, (101, 103)):
-        assert job.wait() == 0
-        collector = collect(regions[job.pid])
-        collector.begin()
-        collector.end()
-        names = Counter(name for name, _ in said(collector))
-        assert names == {"outer": count, "inner": count, "started": count, "left open": 1}
-
-
-@pytest.mark.parametrize("limit", ["-f 64", "-v 30000"], ids=["no room for a region", "little address space"])
-def test_a_job_without_room_goes_on(jobs: Any, compile_c: Callable[..., Path], limit: str) -> None:
-    program = compile_c(HERE / "annotated.c")
-    job = run(jobs, Path("/bin/sh"), "-c", f"ulimit {limit} && exec {program} plain 101")
-    output, _ = job.communicate(timeout=60)
-    assert (job.returncode, output) == (0, b"404\n")
-
-
-def nvtx_headers() -> Path | None:
-    """Where NVIDIA's own headers are: of a CUDA installation, or of their wheel."""
-    cuda = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
-    wheels = [Path(path) / name / "include" for path in sys.path for name in ("nvidia/nvtx", "nvidia/cu13")]
-    return next((path for path in cuda + wheels if (path / "nvtx3" / "nvToolsExt.h").exists()), None)
-
-
-def test_a_program_built_with_nvidias_headers_is_recorded(
-    jobs: Any, collect: Callable[..., Any], compile_c: Callable[..., Path]
-) -> None:
-    include = nvtx_headers()
-    if include is None:
-        pytest.skip("needs NVIDIA's NVTX headers, of CUDA or the package nvidia-nvtx-cu12")
-    job = run(jobs, compile_c(HERE / "annotated_by_headers.c", f"-I{include}", "-ldl"))
-    _, region_fd = jobs.region()
-    assert job.wait() == 0
-    collector = collect(region_fd)
-    collector.begin()
-    collector.end()
-    in_domain = ("registered", "of headers\x1fthird\x1fdouble")
-    ranges = [("pushed wide", ""), in_domain, ("pushed", ""), ("started", "")]
-    assert said(collector) == ranges * 11
-    assert said(collector, "PLN_MARK") == [("marked", ""), in_domain] * 11
-    assert not collector.losses()
 
 
 # ---- the tables ----
