@@ -13,6 +13,8 @@
 PYTHON ?= /usr/bin/python3
 SYSTEM ?= install
 TORCH := torch==2.13.0
+CUDA_PACKAGES := nvidia-cuda-cupti-cu11==11.8.87 nvidia-cuda-cupti-cu12==12.6.80 nvidia-cuda-cupti==13.0.85 \
+	nvidia-nvtx-cu12==12.6.77
 PACKAGES := python3-bpfcc python3-venv python3-dev gcc g++ make systemtap-sdt-dev linux-libc-dev
 
 VENV := .venv
@@ -85,6 +87,20 @@ $(VENV)/.readers: $(VENV)/.created
 	fi
 	touch $@
 
+# NVIDIA's headers and libcupti, which the stand-in for them is compared with; unpacked and not installed, so that no test
+# finds them by itself.
+$(VENV)/.cuda: $(VENV)/.created
+	@echo "setup: NVIDIA's public packages"
+	rm -rf $(VENV)/cuda $(VENV)/wheels
+	for package in $(CUDA_PACKAGES); do
+		$(BIN)/python -m pip download -qq --no-deps --dest $(VENV)/wheels "$$package"
+	done
+	for wheel in $(VENV)/wheels/*.whl; do
+		$(BIN)/python -m zipfile -e "$$wheel" "$(VENV)/cuda/$$(basename "$$wheel" .whl)"
+	done
+	rm -rf $(VENV)/wheels
+	touch $@
+
 # mypy follows folders, not the import hook of an editable install: links give each folder its import name.
 $(VENV)/.check: $(VENV)/.installed
 	@echo "setup: the tools of make check"
@@ -108,8 +124,8 @@ demo: setup
 	echo "demo: pillion run -- python $$example"
 	$(BIN)/pillion run -- $(BIN)/python "$$example"
 
-test: setup $(VENV)/.torch $(VENV)/.readers
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup $(VENV)/.torch $(VENV)/.readers $(VENV)/.cuda
+	@CUDA_PACKAGES="$$(printf '%s:' $(CURDIR)/$(VENV)/cuda/*)" $(BIN)/python -m pytest $(ARGS)
 
 # All of them run, so that one look shows everything.
 check: setup $(VENV)/.check

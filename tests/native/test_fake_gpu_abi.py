@@ -1,7 +1,7 @@
 """The binary interface of tests/fake_gpu: its symbols, and its records beside those of NVIDIA's public CUPTI packages.
 
 The packages (nvidia-cuda-cupti-cu11, -cu12, nvidia-cuda-cupti) are found where this Python has them installed, and in
-the directories that CUPTI_PACKAGES names (separated by colons, each unpacked from one wheel).
+the directories that CUDA_PACKAGES names (separated by colons, each unpacked from one wheel).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Package:
 
 
 def find_packages() -> list[Package]:
-    roots = [*sys.path, *filter(None, os.environ.get("CUPTI_PACKAGES", "").split(":"))]
+    roots = [*sys.path, *filter(None, os.environ.get("CUDA_PACKAGES", "").split(":"))]
     headers = {header for root in roots for header in Path(root).glob("nvidia/*/include/cupti_activity.h")}
     libraries = [(header.parent, *sorted(header.parent.parent.glob("lib/libcupti.so.*"))) for header in sorted(headers)]
     return [Package(found[0], found[1]) for found in libraries if len(found) > 1]

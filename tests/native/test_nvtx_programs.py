@@ -129,9 +129,10 @@ def test_a_job_without_room_goes_on(jobs: Any, compile_c: Callable[..., Path], l
 
 
 def nvtx_headers() -> Path | None:
-    """Where NVIDIA's own headers are: of a CUDA installation, or of their wheel."""
+    """Where NVIDIA's own headers are: of a CUDA installation, or of their wheel, also one that CUDA_PACKAGES names."""
     cuda = [Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"]
-    wheels = [Path(path) / name / "include" for path in sys.path for name in ("nvidia/nvtx", "nvidia/cu13")]
+    roots = [*sys.path, *filter(None, os.environ.get("CUDA_PACKAGES", "").split(":"))]
+    wheels = [Path(root) / name / "include" for root in roots for name in ("nvidia/nvtx", "nvidia/cu13")]
     return next((path for path in cuda + wheels if (path / "nvtx3" / "nvToolsExt.h").exists()), None)
 
 
