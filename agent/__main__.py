@@ -50,12 +50,11 @@ def _serve(args: argparse.Namespace) -> int:
     from pillion_agent.programs import Programs
     from pillion_agent.recorder import Recorder
     from pillion_agent.server import Server
-    from pillion_agent.usdt import library_probe
 
     # A descriptor for each region and session; the usual soft limit is for programs that use select().
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    server = Server(args.socket_dir, Recorder(Programs(library_probe())), args.idle_exit)
+    server = Server(args.socket_dir, Recorder(Programs()), args.idle_exit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     _tell(args.ready_fd, {"ok": True, "pid": os.getpid()})

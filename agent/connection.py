@@ -12,6 +12,7 @@ from pillion_agent.errors import AgentError
 from pillion_agent.session import Session
 
 MAX_MESSAGE = 65536
+_MAX_DESCRIPTORS = 1 + 64  # the spool, and a file for each pattern of probes
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 _SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python's socket module has no name for it
 
@@ -33,7 +34,7 @@ class Client:
             BlockingIOError: there is none.
         """
         try:
-            data, fds, _, _ = socket.recv_fds(self.socket, MAX_MESSAGE, 4)
+            data, fds, _, _ = socket.recv_fds(self.socket, MAX_MESSAGE, _MAX_DESCRIPTORS)
         except BlockingIOError:
             raise
         except OSError:

@@ -1,4 +1,4 @@
-"""The few things that the agent needs from a 64-bit little-endian ELF file: segments, sections, one dynamic symbol.
+"""The few things that the agent needs from a 64-bit little-endian ELF file: segments, sections, one symbol.
 
 The layouts are the System V gABI's. The file may belong to anybody and change while it is read: it is never mapped,
 every size is bounded, and damage is a ValueError. Function symbols by the million are the business of
@@ -19,6 +19,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _PT_LOAD = 1
 _MAX_HEADERS = 4096
 _MAX_OFFSET = (1 << 62) - 1
+_MAX_NAMES = 16
 _MAX_SECTION = 64 << 20  # bytes; libpython's .dynsym and .dynstr have 100 kB
 
 
@@ -38,7 +39,7 @@ class ELF:
         self.path = path
         self._fd = _open_regular(path)
         try:
-            if self._read(0, 6) != b"\x7fELF\x02\x01":
+            if self.read(0, 6) != b"\x7fELF\x02\x01":
                 raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
             self.segments = self._read_segments()
             self.sections = self._read_sections()
@@ -56,18 +57,18 @@ class ELF:
     ) -> None:
         os.close(self._fd)
 
-    def _read(self, offset: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
         if offset > _MAX_OFFSET:
             raise ValueError(f"{self.path}: damaged ELF headers: offset {offset:#x}")
         return os.pread(self._fd, size, offset)
 
     def _table(self, at: int, count_at: int, entry: struct.Struct) -> list[tuple[int, ...]]:
         """Program or section headers: their offset stands at `at`, entry size and count at `count_at`."""
-        (offset,) = struct.unpack("<Q", self._read(at, 8))
-        size, count = struct.unpack("<HH", self._read(count_at, 4))
+        (offset,) = struct.unpack("<Q", self.read(at, 8))
+        size, count = struct.unpack("<HH", self.read(count_at, 4))
         if count > _MAX_HEADERS or (count and size < entry.size):
             raise ValueError(f"{self.path}: damaged ELF headers")
-        table = self._read(offset, size * count)
+        table = self.read(offset, size * count)
         return [entry.unpack_from(table, i * size) for i in range(count)]
 
     def _read_segments(self) -> list[tuple[int, int, int]]:
@@ -77,8 +78,8 @@ class ELF:
         headers = self._table(0x28, 0x3A, _SECTION)
         if not headers:
             return {}
-        (names_index,) = struct.unpack("<H", self._read(0x3E, 2))
-        names = self._read(headers[names_index][4], min(headers[names_index][5], _MAX_SECTION))
+        (names_index,) = struct.unpack("<H", self.read(0x3E, 2))
+        names = self.read(headers[names_index][4], min(headers[names_index][5], _MAX_SECTION))
         found = {}
         for header in headers:
             name = names[header[0] : names.find(b"\0", header[0])]
@@ -88,7 +89,7 @@ class ELF:
     def section(self, name: str) -> bytes:
         """A section's bytes, empty where there is none."""
         _, offset, size = self.sections.get(name, (0, 0, 0))
-        return self._read(offset, min(size, _MAX_SECTION))
+        return self.read(offset, min(size, _MAX_SECTION))
 
     def file_offset(self, address: int) -> int:
         """Of a virtual address, 0 when no segment holds it."""
@@ -97,25 +98,43 @@ class ELF:
                 return address - start + offset
         return 0
 
-    def symbol(self, name: str) -> int:
-        """Virtual address of a dynamic symbol, 0 where there is none.
+    @property
+    def relocatable(self) -> bool:
+        """Whether it may be loaded anywhere: a library or a position-independent program."""
+        return self.read(0x10, 2) != b"\x02\x00"  # ET_EXEC
+
+    def symbol(self, name: str, static: bool = False) -> int:
+        """Virtual address of a symbol, 0 where there is none, or several of that name.
+
+        Args:
+            static: look among all that a linker has left, not only what the loader sees.
 
         Raises:
             ValueError: the file is damaged.
         """
-        text = self.section(".dynstr")
-        symbols = self.section(".dynsym")
+        text = self.section(".strtab" if static else ".dynstr")
+        symbols = self.section(".symtab" if static else ".dynsym")
         symbols = symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]
-        at = text.find(b"\0" + name.encode() + b"\0") + 1
-        if not at:
-            return 0
-        wanted = struct.pack("<I", at)
+        wanted = name.encode() + b"\0"
+        addresses: set[int] = set()
+        at = text.find(wanted)
+        for _ in range(_MAX_NAMES):  # a name may be the end of a longer one
+            if at < 0:
+                break
+            addresses |= self._addresses(symbols, at)
+            at = text.find(wanted, at + 1)
+        return addresses.pop() if len(addresses) == 1 else 0
+
+    @staticmethod
+    def _addresses(symbols: bytes, name_at: int) -> set[int]:
+        wanted = struct.pack("<I", name_at)
+        addresses = set()
         found = symbols.find(wanted)
         while found >= 0:
             if found % _SYMBOL.size == 0:
-                return int(_SYMBOL.unpack_from(symbols, found)[4])
+                addresses.add(int(_SYMBOL.unpack_from(symbols, found)[4]))
             found = symbols.find(wanted, found + 1)
-        return 0
+        return addresses - {0}
 
 
 def _open_regular(path: Path) -> int:

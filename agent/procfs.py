@@ -7,20 +7,24 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)")
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) (\S+) (\d+) *(.*)")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _PF_EXITING = 4  # include/linux/sched.h
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """path is empty for memory without a file, and "[vdso]" or the like for the kernel's."""
+    """path is empty for memory without a file, and "[vdso]" or the like for the kernel's.
+
+    file is the device and the inode, as the kernel writes them; inode "0" is none.
+    """
 
     start: int
     end: int
     offset: int
     permissions: str
     path: str
+    file: tuple[str, str] = ("00:00", "0")
 
 
 def read_mappings(pid: int) -> list[Mapping]:
@@ -34,8 +38,9 @@ def read_mappings(pid: int) -> list[Mapping]:
     for line in os.fsdecode(Path(f"/proc/{pid}/maps").read_bytes()).split("\n"):
         match = _MAPPING.match(line)
         if match:
-            path = match[5].removesuffix(" (deleted)")
-            found.append(Mapping(int(match[1], 16), int(match[2], 16), int(match[4], 16), match[3], path))
+            start, end, offset = (int(match[group], 16) for group in (1, 2, 4))
+            path = match[7].removesuffix(" (deleted)")
+            found.append(Mapping(start, end, offset, match[3], path, (match[5], match[6])))
     return found
 
 

@@ -16,13 +16,23 @@ from typing import TYPE_CHECKING, Any
 import pillion_probes
 from pillion_agent.btf import BTF
 from pillion_agent.errors import AgentError
-from pillion_agent.usdt import Probe
+from pillion_agent.uprobe import BPF_TRACE_UPROBE_MULTI, Place, attach_each, attach_together
 
 if TYPE_CHECKING:
     from pillion_agent.session import Session
 
 PROBES = Path(pillion_probes.__file__).parent
-SOURCES = ("common.bpf.c", "sample.bpf.c", "sched.bpf.c", "lifecycle.bpf.c", "usdt.bpf.c")
+SOURCES = (
+    "common.bpf.c",
+    "sample.bpf.c",
+    "sched.bpf.c",
+    "lifecycle.bpf.c",
+    "usdt.bpf.c",
+    "launch.bpf.c",
+    "user_probe.bpf.c",
+)
+
+PROBE_PROGRAMS = ("on_record", "on_launch", "on_user_probe")
 
 # 8 MB holds 5,000 waits with full stacks between two drains of 50 ms: 100,000 per second.
 EVENT_PAGES = 2048
@@ -38,7 +48,8 @@ _RAW_TRACEPOINTS = {
 }
 
 
-def _kernel_release() -> tuple[int, int]:
+def kernel_release() -> tuple[int, int]:
+    """Major and minor version of the running kernel."""
     major, minor = platform.release().split(".")[:2]
     return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
 
@@ -59,14 +70,14 @@ def _task_defines(btf: BTF) -> dict[str, str]:
     defines["TASK_SIGNAL"] = str(task("signal"))
     defines["SIGNAL_LIVE"] = str(btf.member_offset("signal_struct", "live"))
     argument = "((u32)((struct bpf_raw_tracepoint_args*)(ctx))->args[{}])"
-    if _kernel_release() >= (6, 16):  # the tracepoint hands it over since then
+    if kernel_release() >= (6, 16):  # the tracepoint hands it over since then
         defines["GROUP_DEAD(ctx)"] = argument.format(1)
     else:
         defines["GROUP_DEAD(ctx)"] = "(!live_threads((void*)bpf_get_current_task()))"
-    if _kernel_release() >= (5, 18):  # the tracepoint hands the state over since then
+    if kernel_release() >= (5, 18):  # the tracepoint hands the state over since then
         defines["TASK_STATE(ctx,prev)"] = argument.format(3)
     else:
-        member = "__state" if _kernel_release() >= (5, 14) else "state"
+        member = "__state" if kernel_release() >= (5, 14) else "state"
         defines["TASK_STATE(ctx,prev)"] = f"task_field(prev,{task(member)})"
     return defines
 
@@ -88,14 +99,11 @@ def _compile(defines: dict[str, str], debug: int = 0) -> Any:
 class Programs:
     """Compiled programs and their maps.
 
-    Args:
-        range_probe: the USDT probe of the library that ranges are collected from, None without one.
-
     Raises:
         AgentError: bcc is missing, the kernel has no BTF, or the kernel refuses a program.
     """
 
-    def __init__(self, range_probe: Probe | None = None) -> None:
+    def __init__(self) -> None:
         ring = pillion_probes.STRUCTS["pln_ring"]
         try:
             defines = _task_defines(BTF())
@@ -108,9 +116,6 @@ class Programs:
             ) from error
         defines["EVENT_PAGES"] = str(EVENT_PAGES)
         defines["RING_DEPTH"] = str(ring.fields["depth"][1])
-        names = ("ARG_RECORD", "ARG_NAME", "ARG_LENGTH")
-        readers = range_probe.argument_readers() if range_probe else ["0", "0", "0"]
-        defines |= {f"{name}(ctx)": reader for name, reader in zip(names, readers, strict=True)}
         try:
             self.bpf = _compile(defines)
         except ImportError as error:
@@ -119,17 +124,22 @@ class Programs:
             ) from error
         except Exception as error:  # bcc raises bare Exceptions
             raise AgentError("cannot compile eBPF programs", str(error), "run `pillion doctor`", code=3) from error
-        self._range_probe = range_probe
-        self._functions = self._load()
-
-    def _load(self) -> dict[str, int]:
-        """Hands the programs to the kernel's verifier; returns their descriptors."""
         from bcc import BPF
 
-        kinds = {"on_clock": BPF.PERF_EVENT, "on_usdt_range": BPF.KPROBE}
-        kinds |= dict.fromkeys(_RAW_TRACEPOINTS.values(), BPF.RAW_TRACEPOINT)
+        kinds = {"on_clock": BPF.PERF_EVENT} | dict.fromkeys(_RAW_TRACEPOINTS.values(), BPF.RAW_TRACEPOINT)
+        self._functions = {name: self._load(name, kind) for name, kind in kinds.items()}
+        self._together = kernel_release() >= (6, 6)
+        self._refused: dict[str, AgentError] = {}
+        for name in PROBE_PROGRAMS:
+            try:
+                self._functions[name] = self._load(name, BPF.KPROBE, BPF_TRACE_UPROBE_MULTI if self._together else -1)
+            except AgentError as error:  # before Linux 5.15; everything else works without them
+                self._refused[name] = error
+
+    def _load(self, name: str, kind: int, attach_type: int = -1) -> int:
+        """Hands a program to the kernel's verifier; returns its descriptor."""
         try:
-            return {name: self.bpf.load_func(name.encode(), kind).fd for name, kind in kinds.items()}
+            return int(self.bpf.load_func(name.encode(), kind, attach_type=attach_type).fd)
         except Exception as error:
             raise AgentError(
                 "the kernel refused an eBPF program", str(error), "run `pillion doctor`", code=3
@@ -167,11 +177,20 @@ class Programs:
             attached.append(fd)
         return attached
 
-    def attach_ranges(self) -> list[int]:
-        """Attaches the library's USDT probe in every process that maps it, later ones included."""
-        if not self._range_probe:
-            raise AgentError("cannot attach", "libpillion.so has no USDT probes", "reinstall pillion", code=3)
-        return [self._range_probe.attach(self._functions["on_usdt_range"])]
+    def attach_probes(self, name: str, file_fd: int, places: Sequence[Place]) -> list[int]:
+        """Attaches a program for USDT probes at these places of a file, in every process that maps it.
+
+        Returns:
+            The descriptors to close.
+
+        Raises:
+            AgentError: the kernel refused the program.
+            OSError: it refuses a place.
+        """
+        if name in self._refused:
+            raise self._refused[name]
+        attach = attach_together if self._together else attach_each
+        return attach(self._functions[name], file_fd, places)
 
     def map_fd(self, name: str) -> int:
         return int(self.bpf[name.encode()].map_fd)
@@ -196,8 +215,6 @@ class Attachments:
             wanted["scheduler", 0] = self._programs.attach_scheduler
             if request.rate_hz:
                 wanted["clock", request.period_ns] = partial(self._programs.attach_clock, request.period_ns)
-            if request.transport == "usdt":
-                wanted["ranges", 0] = self._programs.attach_ranges
         for key in self._attached.keys() - wanted.keys():
             for fd in self._attached.pop(key):
                 os.close(fd)

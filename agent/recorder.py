@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,11 +15,12 @@ from pillion._native import ffi, lib
 from pillion_agent.errors import AgentError
 from pillion_agent.maps import sum_per_cpu
 from pillion_agent.ownership import NotAllowed, allow
+from pillion_agent.probe_targets import ProbeTargets
 from pillion_agent.process import Process
 from pillion_agent.procfs import read_process
 from pillion_agent.programs import EVENT_PAGES, Attachments, Programs
 from pillion_agent.regions import Regions
-from pillion_agent.session import USDT_REGION, Request, Session, monotonic_ns
+from pillion_agent.session import Request, Session, monotonic_ns
 from pillion_agent.spool import Spool
 from pillion_agent.symbols import Symbolizer
 from pillion_agent.targets import MAX_SESSIONS, Settings, Targets
@@ -46,6 +48,7 @@ class Recorder:
         self._settings = Settings(programs.map_fd("settings"), programs.map_fd("rates"))
         self._threads = Threads(programs.map_fd("threads"), programs.map_fd("wait_stacks"))
         self._regions = Regions(self._targets)
+        self._probes = ProbeTargets(programs, self._regions)
         self._counts_fd = programs.map_fd("counts")
         self._possible_cpus = _possible_cpus()
         self._symbolizer = Symbolizer()
@@ -61,8 +64,8 @@ class Recorder:
 
     # ---- sessions ----
 
-    def start(self, request: Request, spool_fd: int, uid: int) -> Session:
-        """Begins a session; everything is attached on return. The descriptor stays the caller's.
+    def start(self, request: Request, spool_fd: int, uid: int, probe_files: Sequence[int] = ()) -> Session:
+        """Begins a session; everything is attached on return. The descriptors stay the caller's.
 
         Raises:
             AgentError: the request cannot be met; nothing is left attached for it.
@@ -78,7 +81,9 @@ class Recorder:
             session.counts_base = self._counts()
             self._threads.set_base(session)
             self._apply()
+            self._probes.begin(session, probe_files)
             self._add_targets(session)
+            self._probes.look_all(session)
         except BaseException:
             self._detach(session)
             session.close()
@@ -140,6 +145,7 @@ class Recorder:
         self._threads.report(session, self._targets)
         self._regions.leave(session)
         session.flush(self.processes, self._symbolizer)
+        self._probes.report(session)
         for pid in session.alive:
             if pid in self.processes:
                 session.put_process(self.processes[pid])
@@ -154,6 +160,7 @@ class Recorder:
         session.close()
 
     def _detach(self, session: Session) -> None:
+        self._probes.leave(session)
         self._regions.leave(session)
         self.sessions.pop(session.bit, None)
         self._native_sessions[session.bit] = ffi.NULL
@@ -182,6 +189,7 @@ class Recorder:
             self._look_for_python(process, now)
             if not self._regions.known(pid) and process.region_scan_is_due(now):
                 self._regions.find(pid, [session for session in self.sessions.values() if pid in session.alive])
+        self._probes.look_again(self.sessions.values(), now)
         self._flush()
         self.rings_fill = self._regions.drain() >= _FILLING_PERCENT
         for pid, (_, ended_ns) in list(self._ended.items()):
@@ -241,6 +249,7 @@ class Recorder:
                 continue
             session.alive.add(pid)
             session.put_process(process)
+        self._probes.look(pid, self._sessions_in(event.sessions), new_program=True)
 
     def _on_exit(self, event: Any) -> None:
         pid = event.sample.pid
@@ -250,11 +259,14 @@ class Recorder:
             if pid in self.processes:
                 session.put_process(self.processes[pid])
         self.processes.pop(pid, None)
+        self._probes.forget(pid)
         self._ended[pid] = event.sessions, monotonic_ns()
 
     def _end_program(self, pid: int, end_ns: int) -> None:
         """The program in this process has ended: nothing more of its memory can be read or will be written."""
         self._flush()
+        for session in self.sessions.values():
+            session.close_probe_ranges(end_ns, pid)
         self._regions.close(pid, self.sessions)
         process = self.processes.get(pid)
         if process:
@@ -264,18 +276,15 @@ class Recorder:
     def _on_thread_exit(self, event: Any) -> None:
         thread_time = ffi.cast("struct pln_thread_time *", event.frames)
         for session in self._sessions_in(event.sessions):
+            session.close_probe_ranges(event.sample.start_ns, event.sample.pid, event.sample.tid)
             session.put_thread(event.sample.tid, thread_time, event.sample.start_ns)
             session.thread_base.pop(event.sample.tid, None)
 
     def _on_name(self, event: Any) -> None:
-        """The text of a range's name, from the USDT transport: an entry of a string log that we do not see."""
-        pid, name = event.sample.pid, event.sample.range_name
+        """The text of a record's string, from the USDT transport: an entry of a string log that we do not see."""
         text = bytes(ffi.buffer(event.frames))[: event.sample.weight_ns]
-        entry = len(text).to_bytes(4, "little") + bytes(4) + text
-        entry += bytes(-len(entry) % 8)
         for session in self._sessions_in(event.sessions):
-            session.spool.put(type="region", region=USDT_REGION | pid, pid=pid, start_ns=0)
-            session.spool.write(lib.PLN_BLOCK_STRINGS, entry, len(entry), pid, USDT_REGION | pid, name * 8)
+            session.put_usdt_string(event.sample.pid, event.sample.range_name, text)
 
     # ---- processes and their regions ----
 
@@ -294,6 +303,7 @@ class Recorder:
             self._regions.decline(pid, fd)
             return
         self._regions.open(pid, fd, wanted)
+        self._probes.look(pid, wanted)
         if pid in self._ended:
             self._regions.close(pid, self.sessions)
 

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 from pillion_agent.procfs import find_regions
 from pillion_agent.region import Region, RegionRefused
-from pillion_agent.session import Session, monotonic_ns
+from pillion_agent.session import USDT_REGION, Session, monotonic_ns
 from pillion_agent.targets import Targets
 
 # A job that is stopped, or lies, hands over nothing.
@@ -35,6 +35,11 @@ class Regions:
 
     def known(self, pid: int) -> bool:
         return pid in self._by_pid
+
+    def number(self, pid: int, session: Session) -> int:
+        """The region that a session's records of a process belong to; what comes from probes may have none."""
+        of_session = (region.number for region in self._by_pid.get(pid, ()) if session.bit in region.sessions)
+        return max(of_session, default=USDT_REGION | pid)
 
     def find(self, pid: int, sessions: list[Session]) -> None:
         """Opens the regions that a process has already, for these sessions."""

@@ -38,9 +38,8 @@ def _btf() -> str:
 
 def _programs() -> Any:
     from pillion_agent.programs import Programs
-    from pillion_agent.usdt import library_probe
 
-    return Programs(library_probe())
+    return Programs()
 
 
 def _loads() -> str:
@@ -61,8 +60,13 @@ def _scheduler() -> str:
 
 
 def _uprobe() -> str:
-    for fd in _programs().attach_ranges():
-        os.close(fd)
+    from pillion_agent.uprobe import Place
+    from pillion_agent.usdt import library_path, read_probes
+
+    (probe,) = (probe for probe in read_probes(library_path()) if probe.name == "range")
+    with library_path().open("rb") as library:
+        for fd in _programs().attach_probes("on_record", library.fileno(), [Place(probe.location, probe.semaphore, 1)]):
+            os.close(fd)
     return "uprobe on libpillion.so"
 
 

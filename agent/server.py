@@ -176,13 +176,16 @@ class Server:
     def _record(self, client: Client, message: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         if client.session:
             raise AgentError("cannot record", "this connection records already", "open another", code=2)
-        if len(fds) != 1 or not _is_writable_file(fds[0]):
+        if not fds or not _is_open_file(fds[0], os.O_WRONLY):
             cause = "one descriptor of a regular file, open for writing, must come along"
             raise AgentError("bad request", cause, "send the spool's", code=2)
-        request = Request.parse(message, client.pid)
+        if not all(_is_open_file(fd, os.O_RDONLY) for fd in fds[1:]):
+            cause = "a file with probes is a regular file, open for reading"
+            raise AgentError("bad request", cause, "send such a descriptor", code=2)
+        request = Request.parse(message, client.pid, len(fds) - 1)
         if request.all and client.uid != 0:
             raise AgentError("may not record all processes", "you are not root", "use sudo, or -p for your own")
-        session = self._recorder.start(request, fds[0], client.uid)
+        session = self._recorder.start(request, fds[0], client.uid, fds[1:])
         client.session = session
         client.told_ns = monotonic_ns()
         return {"ok": True, "session": session.bit, "start_ns": session.start_ns}
@@ -273,6 +276,7 @@ class Server:
         connection.close()
 
 
-def _is_writable_file(fd: int) -> bool:
-    access = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_PATH)
-    return stat.S_ISREG(os.fstat(fd).st_mode) and access in (os.O_WRONLY, os.O_RDWR)
+def _is_open_file(fd: int, access: int) -> bool:
+    """A regular file that whoever sent it may read or write: its descriptor is the proof."""
+    mode = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_ACCMODE | os.O_PATH)
+    return stat.S_ISREG(os.fstat(fd).st_mode) and mode in (access, os.O_RDWR)

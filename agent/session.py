@@ -11,14 +11,17 @@ from typing import Any
 
 from pillion._native import ffi, lib
 from pillion_agent.errors import AgentError
+from pillion_agent.probe_hits import ProbeHits
+from pillion_agent.probe_request import ProbePattern, parse_patterns
 from pillion_agent.process import Process
-from pillion_agent.spool import Spool
+from pillion_agent.spool import Spool, log_entry
 from pillion_agent.symbols import Symbolizer
 
 VERSION = 1
 MAX_RATE_HZ = 10_000
 _STACK_HEAD = ffi.sizeof("struct pln_new_stack")
 _USDT_RANGE = ffi.sizeof("struct pln_usdt_range")
+_KERNEL_LOSSES = ("samples", "waits", "kernel_events", "threads", "wait_stacks", "probe_hits")  # by PLN_COUNT_LOST_*
 USDT_REGION = 1 << 31  # | pid: the number of the region that stands for a process's USDT probes
 
 
@@ -40,13 +43,17 @@ class Request:
     rate_hz: int
     wait_threshold_ns: int
     transport: str
+    probes: tuple[ProbePattern, ...] = ()
+    launch_stacks: bool = False
 
     @property
     def period_ns(self) -> int:
         return round(1e9 / self.rate_hz) if self.rate_hz else 0
 
     @staticmethod
-    def parse(message: dict[str, Any], client_pid: int) -> Request:
+    def parse(message: dict[str, Any], client_pid: int, files: int = 0) -> Request:
+        """files: descriptors of files with probes that came along."""
+
         def refuse(what: str, fix: str) -> AgentError:
             return AgentError("bad request", what, fix, code=2)
 
@@ -65,7 +72,16 @@ class Request:
         transport = message.get("transport", "rings")
         if transport not in ("rings", "usdt"):
             raise refuse(f"unknown transport {transport!r}", "use rings or usdt")
-        return Request(tuple(pids), bool(message.get("all")), bool(message.get("follow")), rate, threshold, transport)
+        return Request(
+            pids=tuple(pids),
+            all=bool(message.get("all")),
+            follow=bool(message.get("follow")),
+            rate_hz=rate,
+            wait_threshold_ns=threshold,
+            transport=transport,
+            probes=parse_patterns(message.get("probes", []), files),
+            launch_stacks=bool(message.get("launch_stacks")),
+        )
 
 
 @dataclass
@@ -104,6 +120,7 @@ class Session:
     thread_base: dict[int, ThreadTimes] = field(default_factory=dict)
     counts_base: list[int] = field(default_factory=list)
     lost: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    hits: ProbeHits | None = None
     ring_records: int = 0
     reason: str = "finished"
 
@@ -134,6 +151,8 @@ class Session:
             realtime_offset_ns=time.clock_gettime_ns(time.CLOCK_REALTIME) - monotonic_ns(),
             pids=list(request.pids),
             all=request.all,
+            probes=[str(pattern) for pattern in request.probes],
+            launch_stacks=request.launch_stacks,
             agent_pid=os.getpid(),
         )
 
@@ -185,6 +204,9 @@ class Session:
         self.spool.flush()
         self.spool.write(lib.PLN_BLOCK_SAMPLES, native.samples.data, native.samples.used)
         self._flush_ranges()
+        if self.hits:
+            self._add_hits(self.hits)
+            self.hits.flush()
         lib.pln_session_clear(native)
 
     def _flush_ranges(self) -> None:
@@ -199,12 +221,32 @@ class Session:
         for pid, records in by_pid.items():
             self.spool.write(lib.PLN_BLOCK_RECORDS, bytes(records), len(records), pid, USDT_REGION | pid)
 
+    def _add_hits(self, hits: ProbeHits) -> None:
+        native = self.native.hits
+        if native.used:
+            hits.add(bytes(ffi.buffer(native.data, native.used)))
+            native.used = 0
+
+    def close_probe_ranges(self, end_ns: int, pid: int, tid: int | None = None) -> None:
+        """A thread or a process has ended, and with it the ranges that its probes began."""
+        if self.hits:
+            self._add_hits(self.hits)
+            self.hits.close(end_ns, pid, tid)
+
+    def put_usdt_string(self, pid: int, string: int, text: bytes) -> None:
+        """A string of a process whose records come through USDT probes, under its own number."""
+        entry = log_entry(text)
+        self.spool.put(type="region", region=USDT_REGION | pid, pid=pid, start_ns=0)
+        self.spool.write(lib.PLN_BLOCK_STRINGS, entry, len(entry), pid, USDT_REGION | pid, string * 8)
+
     def lose(self, kind: str, pid: int, tid: int, count: int) -> None:
         self.lost[kind, pid, tid] = self.lost.get((kind, pid, tid), 0) + count
 
     def put_losses(self, counts: list[int]) -> None:
         """Cumulative losses; counts are the kernel's totals now."""
-        kernel = dict(zip(("samples", "waits", "kernel_events", "threads", "wait_stacks"), counts, strict=True))
+        kernel = dict(
+            zip(("samples", "waits", "kernel_events", "threads", "wait_stacks", "probe_hits"), counts, strict=True)
+        )
         base = dict(zip(kernel, self.counts_base, strict=True))
         for kind, count in kernel.items():
             self.lost[kind, 0, 0] = count - base[kind]

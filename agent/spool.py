@@ -12,6 +12,12 @@ from pillion_agent.errors import AgentError
 from pillion_agent.symbols import Frame
 
 
+def log_entry(text: bytes) -> bytes:
+    """An entry of a string log, as pillion.h describes it; its hash is of no use to a reader."""
+    entry = len(text).to_bytes(4, "little") + bytes(4) + text
+    return entry + bytes(-len(entry) % 8)
+
+
 class Spool:
     """Appends; the first failure is kept and ends the session.
 

@@ -75,10 +75,7 @@ class Settings:
 
     def apply(self, sessions: list[Any]) -> None:
         threshold_ns = min((s.request.wait_threshold_ns for s in sessions), default=0)
-        usdt = sum(s.mask for s in sessions if s.request.transport == "usdt")
-        self._settings.put(
-            0, ffi.new("struct pln_settings *", {"wait_threshold_ns": threshold_ns, "usdt_sessions": usdt})
-        )
+        self._settings.put(0, ffi.new("struct pln_settings *", {"wait_threshold_ns": threshold_ns}))
         masks: dict[int, int] = {}
         for session in sessions:
             if session.request.rate_hz:

@@ -65,22 +65,24 @@ static __always_inline u64 thread_pointer(void) {
     return pointer;
 }
 
-// The innermost open range, as the thread itself publishes it in its ring (struct pln_open in pillion.h).
-static __always_inline void read_range(struct pln_sample *sample, struct pln_target *target, u64 thread) {
-    sample->range_seq = sample->range_name = 0;
-    if (!target->tls_offset)
-        return;
+// The innermost open range, as the thread itself publishes it in its ring (struct pln_open in pillion.h). Returns how
+// many are open, 0 for none.
+static __always_inline u32 read_open(struct pln_open *open, struct pln_target *target, u64 thread) {
     u64 ring = 0;
     u32 depth = 0;
-    struct pln_open open = {};
-    if (read_user(&ring, sizeof ring, (void *)(thread + target->tls_offset)) || !ring)
-        return;
+    if (!target->tls_offset || read_user(&ring, sizeof ring, (void *)(thread + target->tls_offset)) || !ring)
+        return 0;
     if (read_user(&depth, sizeof depth, (void *)(ring + RING_DEPTH)) || !depth)
-        return;
-    if (depth > PLN_OPEN_MAX)
-        depth = PLN_OPEN_MAX;
-    void *innermost = (void *)(ring + PLN_OPEN_OFFSET + (depth - 1) * sizeof open);
-    if (read_user(&open, sizeof open, innermost))
+        return 0;
+    u32 place = depth < PLN_OPEN_MAX ? depth : PLN_OPEN_MAX;
+    void *innermost = (void *)(ring + PLN_OPEN_OFFSET + (place - 1) * sizeof *open);
+    return read_user(open, sizeof *open, innermost) ? 0 : place;
+}
+
+static __always_inline void read_range(struct pln_sample *sample, struct pln_target *target, u64 thread) {
+    struct pln_open open = {};
+    sample->range_seq = sample->range_name = 0;
+    if (!read_open(&open, target, thread))
         return;
     sample->range_seq = open.seq;
     sample->range_name = open.name;

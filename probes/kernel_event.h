@@ -18,10 +18,11 @@
 #define PLN_EVENT_EXEC 33
 #define PLN_EVENT_EXIT 34        /* the process's last thread ended */
 #define PLN_EVENT_THREAD_EXIT 35 /* frames[]: a pln_thread_time */
-#define PLN_EVENT_RANGE 36       /* frames[]: a pln_range, from the USDT probe "range" */
+#define PLN_EVENT_RANGE 36       /* frames[]: a record of a ring, from the USDT probe of its kind */
 #define PLN_EVENT_NAME 37        /* frames[]: the text of string range_name, weight_ns bytes */
+#define PLN_EVENT_PROBE 38       /* a pln_probe_hit */
 
-#define PLN_NAME_TEXT 512 /* bytes of a range's name that the USDT transport carries */
+#define PLN_NAME_TEXT 512 /* bytes of a string that the USDT transport carries */
 
 struct pln_event {
     struct pln_sample sample;
@@ -84,19 +85,62 @@ struct pln_target {
 /* What the array "settings" holds, one element. */
 struct pln_settings {
     uint64_t wait_threshold_ns; /* the lowest of all sessions */
-    uint64_t usdt_sessions;
+};
+
+/* ---- USDT probes ---- */
+
+#define PLN_PROBE_ARGS 12 /* as many as sys/sdt.h has */
+
+/* pln_probe_arg.form */
+#define PLN_ARG_UNKNOWN 0 /* a floating point number, a place in no form we know */
+#define PLN_ARG_CONSTANT 1 /* value */
+#define PLN_ARG_REGISTER 2 /* the register base */
+#define PLN_ARG_MEMORY 3 /* at value + register base + register index << shift */
+
+#define PLN_NO_REGISTER 0xff
+
+/* Where an argument of a probe is. Registers are byte offsets into struct pt_regs. */
+struct pln_probe_arg {
+    int64_t value;
+    uint8_t form;
+    uint8_t size; /* 1, 2, 4 or 8 bytes */
+    uint8_t is_signed;
+    uint8_t base;
+    uint8_t index;
+    uint8_t shift;
+    uint8_t reserved[2];
+};
+
+/* What the map "probe_sites" holds by attach cookie: one location of one probe. */
+struct pln_probe_site {
+    uint64_t sessions; /* bit per session that wants it */
+    uint32_t round; /* counts the sessions that joined: who is new has got no strings yet */
+    uint32_t arg_count;
+    struct pln_probe_arg args[PLN_PROBE_ARGS];
+};
+
+/* A probe that the user named was hit. sample.range_name: the cookie of the site; range_seq: the innermost open range;
+ * reserved: how many ranges are open; weight_ns: a bit for each argument that could not be read. */
+struct pln_probe_hit {
+    struct pln_sample sample;
+    uint64_t sessions;
+    uint64_t open_ns; /* when the innermost open range began */
+    uint64_t args[PLN_PROBE_ARGS];
 };
 
 /* The per-CPU array "counts": events by fate, for the losses. */
 #define PLN_COUNT_LOST_SAMPLES 0 /* the ring buffer was full */
 #define PLN_COUNT_LOST_WAITS 1
-#define PLN_COUNT_LOST_OTHER 2 /* lifecycle and USDT events */
+#define PLN_COUNT_LOST_OTHER 2 /* lifecycle, ranges and calls from USDT probes */
 #define PLN_COUNT_LOST_THREADS 3 /* the map "threads" was full */
 #define PLN_COUNT_LOST_STACKS 4 /* a wait's stack found no memory */
-#define PLN_COUNTS 5
+#define PLN_COUNT_LOST_PROBES 5 /* hits of probes that the user named */
+#define PLN_COUNTS 6
 
 #if !defined(__BPF__) && !defined(__bpf__)
 PLN_ASSERT(sizeof(struct pln_event) == 80 + 8 * PLN_STACK_FRAMES, "no padding: the programs send a prefix of it");
+PLN_ASSERT(sizeof(struct pln_probe_site) == 16 + 16 * PLN_PROBE_ARGS, "no padding: all of it is a map's value");
+PLN_ASSERT(offsetof(struct pln_probe_hit, sessions) == offsetof(struct pln_event, sessions), "they begin alike");
 PLN_ASSERT(PLN_STACK_FRAMES == PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + PLN_PYTHON_FRAMES, "sections fill frames[]");
 #endif
 

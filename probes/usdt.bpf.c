@@ -1,49 +1,114 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Hook: uprobe on libpillion's USDT probe "range" (pillion_usdt.h). Question: which ranges ended, in a process whose
-// rings cannot be shared? Cost: about 2 µs per range in the job, so the rings are the default. ARG_RECORD, ARG_NAME
-// and ARG_LENGTH read the probe's arguments from the places that its ELF note names.
+// Hook: uprobes on the USDT probes range, mark, thread, notice and activity of every libpillion.so in use
+// (pillion_usdt.h). Question: what does a process record, whose rings cannot be shared? Cost: about 2 µs per record in
+// the job, so the rings are the default.
+//
+// A uprobe's program may be interrupted by the scheduler's, and others run on its CPU meanwhile: it may not work in a
+// per-CPU map, so it reserves its room in the ring buffer first.
 
-// The names whose text was sent: (pid, string id).
-BPF_TABLE("lru_hash", u64, u8, named, 65536);
+// What the agent knows of a location, by the cookie it was attached with.
+BPF_TABLE("hash", u32, struct pln_probe_site, probe_sites, 16384);
 
-int on_usdt_range(struct pt_regs *ctx) {
-    u32 pid = bpf_get_current_pid_tgid() >> 32;
-    int zero = 0;
-    struct pln_target *target = targets.lookup(&pid);
-    struct pln_settings *set = settings.lookup(&zero);
-    struct pln_event *event = scratch.lookup(&zero);
-    if (!target || !set || !event)
-        return 0;
+// The strings whose text was sent, (pid, string id), and in which round of the site.
+BPF_TABLE("lru_hash", u64, u32, named, 65536);
+
+static u64 (*attach_cookie)(void *ctx) = (void *)BPF_FUNC_get_attach_cookie;
+
+static __always_inline struct pln_probe_site *site_of(void *ctx, u32 *cookie) {
+    *cookie = attach_cookie(ctx);
+    return probe_sites.lookup(cookie);
+}
+
+// The verifier wants constant offsets into ctx, and a register is known at run time only: it is read as memory.
+static __always_inline u64 read_register(void *ctx, u8 offset) {
+    u64 value = 0;
+    if (offset != PLN_NO_REGISTER)
+        read_kernel(&value, sizeof value, ctx + offset);
+    return value;
+}
+
+// Returns not 0 where the argument cannot be read; *value is 0 then.
+static __always_inline long read_argument(void *ctx, struct pln_probe_arg *arg, u64 *value) {
+    long failed = arg->form == PLN_ARG_UNKNOWN;
+    u64 found = arg->value;
+    if (arg->form == PLN_ARG_REGISTER)
+        found = read_register(ctx, arg->base);
+    if (arg->form == PLN_ARG_MEMORY) {
+        found += read_register(ctx, arg->base) + (read_register(ctx, arg->index) << (arg->shift & 3));
+        u64 at = found;
+        found = 0;
+        if (arg->size == 8)
+            failed = read_user(&found, 8, (void *)at);
+        else if (arg->size == 4)
+            failed = read_user(&found, 4, (void *)at);
+        else if (arg->size == 2)
+            failed = read_user(&found, 2, (void *)at);
+        else
+            failed = read_user(&found, 1, (void *)at);
+    }
+    u32 unused_bits = (64 - 8 * arg->size) & 63;
+    found <<= unused_bits;
+    *value = arg->is_signed ? (u64)((s64)found >> unused_bits) : found >> unused_bits;
+    return failed;
+}
+
+// Sends a string of the log at `log` to who has not got it.
+static __always_inline void tell_string(u64 log, u32 id, u32 pid, u64 sessions, u32 round, struct pln_target *target) {
+    u64 key = (u64)pid << 32 | id;
+    u32 *sent = named.lookup(&key);
+    u32 length = 0;
+    if (!id || (sent && *sent == round) || read_user(&length, sizeof length, (void *)(log + 8 * (u64)id)))
+        return;
+    const u64 size = offsetof(struct pln_event, frames) + PLN_NAME_TEXT;
+    struct pln_event *event = events.ringbuf_reserve(offsetof(struct pln_event, frames) + PLN_NAME_TEXT);
+    if (!event) {
+        count(PLN_COUNT_LOST_OTHER);
+        return;
+    }
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
-    event->sessions = target->sessions & set->usdt_sessions;
-    if (!event->sessions)
+    event->sessions = sessions;
+    event->sample.kind = PLN_EVENT_NAME;
+    event->sample.pid = pid;
+    event->sample.range_name = id;
+    event->sample.weight_ns = length < PLN_NAME_TEXT ? length : PLN_NAME_TEXT;
+    read_user(event->frames, PLN_NAME_TEXT, (void *)(log + 8 * (u64)id + 8));
+    events.ringbuf_submit(event, wakeup(target, size));
+    named.update(&key, &round);
+}
+
+int on_record(struct pt_regs *ctx) {
+    u32 pid = bpf_get_current_pid_tgid() >> 32, cookie;
+    struct pln_target *target = targets.lookup(&pid);
+    if (!target)
         return 0;
-    struct pln_range range = {};
-    if (read_user(&range, sizeof range, (void *)ARG_RECORD(ctx))) {
+    struct pln_probe_site *site = site_of(ctx, &cookie);
+    u64 sessions = site ? site->sessions & target->sessions : 0;
+    if (!sessions)
+        return 0;
+    const u64 size = offsetof(struct pln_event, frames) + sizeof(struct pln_range);
+    struct pln_event *event = events.ringbuf_reserve(offsetof(struct pln_event, frames) + sizeof(struct pln_range));
+    if (!event) {
         count(PLN_COUNT_LOST_OTHER);
         return 0;
     }
+    struct pln_range range = {};
+    u64 record = 0, name = 0;
+    if (read_argument(ctx, &site->args[0], &record) || read_argument(ctx, &site->args[1], &name) ||
+        read_user(&range, sizeof range, (void *)record)) {
+        events.ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+        count(PLN_COUNT_LOST_OTHER);
+        return 0;
+    }
+    u64 log = name - 8 * (u64)range.name - 8; // pillion_usdt.h
+    tell_string(log, range.name, pid, sessions, site->round, target);
+    tell_string(log, range.args, pid, sessions, site->round, target);
+    __builtin_memset(event, 0, offsetof(struct pln_event, frames));
+    event->sessions = sessions;
+    event->sample.kind = PLN_EVENT_RANGE;
     event->sample.pid = pid;
     event->sample.tid = range.tid;
-    event->sample.kind = PLN_EVENT_NAME;
-    event->sample.range_name = range.name;
-    u64 key = (u64)pid << 32 | range.name;
-    u8 sent = 1;
-    if (range.name && !named.lookup(&key)) {
-        u64 length = ARG_LENGTH(ctx);
-        if (length > PLN_NAME_TEXT)
-            length = PLN_NAME_TEXT;
-        event->sample.weight_ns = length;
-        read_user(event->frames, PLN_NAME_TEXT, (void *)ARG_NAME(ctx));
-        u64 size = offsetof(struct pln_event, frames) + PLN_NAME_TEXT;
-        if (events.ringbuf_output(event, size, wakeup(target, size)))
-            count(PLN_COUNT_LOST_OTHER);
-        else
-            named.update(&key, &sent);
-    }
-    event->sample.kind = PLN_EVENT_RANGE;
     __builtin_memcpy(event->frames, &range, sizeof range);
-    send(event, sizeof range / 8, target);
+    events.ringbuf_submit(event, wakeup(target, size));
     return 0;
 }

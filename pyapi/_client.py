@@ -12,13 +12,14 @@ import json
 import os
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pillion._errors import PillionError, Unavailable, UsageError
+from pillion._probes import ProbeChoice, opened
 
 MESSAGE_BYTES_MAX = 64 * 1024
 ANSWER_TIMEOUT_S = 10.0
@@ -49,6 +50,8 @@ class RecordRequest:
         rate_hz: samples per second and CPU; 0 for none.
         wait_threshold_ns: shorter waits are summed up, not recorded one by one.
         transport: "rings" (shared memory) or "usdt" (probes).
+        probes: of other programs and libraries, to record as marks and ranges.
+        launch_stacks: take a stack at every call that launches work of a device.
     """
 
     pids: tuple[int, ...] = ()
@@ -58,8 +61,11 @@ class RecordRequest:
     rate_hz: int = 99
     wait_threshold_ns: int = 100_000
     transport: str = "rings"
+    probes: tuple[ProbeChoice, ...] = ()
+    launch_stacks: bool = False
 
     def message(self) -> dict[str, Any]:
+        """Without the probes: what names them goes with descriptors."""
         return {
             "op": "record",
             "pids": list(self.pids),
@@ -69,6 +75,7 @@ class RecordRequest:
             "rate_hz": self.rate_hz,
             "wait_threshold_ns": self.wait_threshold_ns,
             "transport": self.transport,
+            **({"launch_stacks": True} if self.launch_stacks else {}),
         }
 
 
@@ -146,7 +153,10 @@ class AgentClient:
             PillionError: the agent's refusal, with its exit code.
             AgentLost: it went away instead of answering.
         """
-        return int(self._ask(request.message(), RECORD_TIMEOUT_S, spool_fd).get("start_ns", 0))
+        with opened(request.probes) as (probes, files):
+            message = request.message() | ({"probes": probes} if probes else {})
+            answer = self._ask(message, RECORD_TIMEOUT_S, [spool_fd, *files])
+        return int(answer.get("start_ns", 0))
 
     def next_event(self, timeout_s: float | None) -> Progress | Done | None:
         """The next message of the session, None when none came in time (None: waits without limit).
@@ -191,24 +201,21 @@ class AgentClient:
             if isinstance(event, Done):
                 return event
 
-    def _ask(self, message: dict[str, Any], timeout_s: float, descriptor: int | None = None) -> dict[str, Any]:
+    def _ask(self, message: dict[str, Any], timeout_s: float, descriptors: Sequence[int] = ()) -> dict[str, Any]:
         # An agent that refuses the connection has said why before it closed it.
         with contextlib.suppress(AgentLost):
-            self._send(message, descriptor)
+            self._send(message, descriptors)
         answer = self._receive(timeout_s)
         if answer.get("ok") is not True:
             raise refusal(answer)
         return answer
 
-    def _send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
+    def _send(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         data = json.dumps(message).encode()
         if len(data) > MESSAGE_BYTES_MAX:
             raise UsageError("the request is too long", "it names too many processes", "record the machine with -a")
         try:
-            if descriptor is None:
-                self._socket.send(data)
-            else:
-                socket.send_fds(self._socket, [data], [descriptor])
+            socket.send_fds(self._socket, [data], descriptors)
         except OSError as error:
             raise _lost(error) from error
 

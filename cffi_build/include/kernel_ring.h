@@ -28,9 +28,10 @@ struct pln_session {
     struct pln_bytes samples; /* struct pln_sample */
     struct pln_bytes stacks;  /* struct pln_new_stack, each followed by its frames */
     struct pln_bytes ranges;  /* struct pln_usdt_range */
+    struct pln_bytes hits;    /* struct pln_probe_hit */
     uint64_t sample_count;
     uint64_t wait_count;
-    uint64_t range_count;
+    uint64_t range_count; /* hits are among them */
     uint64_t lost_memory; /* events for which no memory was to be had */
     uint64_t lost_stacks; /* samples without a stack: the table was full */
     struct pln_stack_table *table;
@@ -65,7 +66,7 @@ struct pln_kernel_ring *pln_kernel_ring_open(int map_fd, size_t size_bytes, int 
 void pln_kernel_ring_close(struct pln_kernel_ring *ring);
 
 /* Reads what is there. sessions has PLN_SESSIONS entries, NULL where a bit is free. Events of other kinds than samples,
- * waits and ranges are appended to *rest, each as uint32_t length, uint32_t 0, struct pln_event prefix. Returns the number of
+ * waits, calls, ranges and hits are appended to *rest, each as uint32_t length, uint32_t 0, struct pln_event prefix. Returns the number of
  * events read. */
 int64_t pln_kernel_ring_drain(struct pln_kernel_ring *ring, struct pln_session **sessions, struct pln_bytes *rest);
 

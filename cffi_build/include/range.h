@@ -53,6 +53,10 @@ void pln_end(struct pln_token *token);
 /* A moment with a number. */
 void pln_mark(uint32_t name, uint32_t args, uint32_t source, uint64_t value, uint32_t scope);
 
+/* Tells a tracer that a call which launches work begins. range_seq: of its range, which is open already and the innermost
+ * of this thread; name: what it is called. A load and a branch while nobody traces. */
+void pln_probe_launch(uint32_t range_seq, uint32_t name);
+
 /* The process's own memfd, or -1. It stays the library's. */
 int pln_region_fd(void);
 

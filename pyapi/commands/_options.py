@@ -7,6 +7,8 @@ import math
 import re
 from pathlib import Path
 
+from pillion._probes import ProbeChoice, parse_probe
+
 _UNITS_S = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)")
 _RATE_MAX_HZ = 10_000
@@ -14,7 +16,7 @@ _WAIT_THRESHOLD_MAX_US = 60_000_000
 
 
 def add_recording_options(parser: argparse.ArgumentParser) -> None:
-    """-o, -r, -d, --wait-threshold, --transport, --force."""
+    """-o, -r, -d, -u, --launch-stacks, --wait-threshold, --transport, --force."""
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="the capture (default: NAME-TIME-pPID.pillion in this folder)"
     )
@@ -37,7 +39,26 @@ def add_recording_options(parser: argparse.ArgumentParser) -> None:
         default="rings",
         help="how ranges come out of the job: shared memory, or USDT probes (rings)",
     )
+    parser.add_argument(
+        "-u",
+        "--usdt",
+        type=usdt_probe,
+        action="append",
+        default=[],
+        metavar="PATH:PROVIDER:PROBE",
+        help="record these USDT probes of a program or library, * for any; may be repeated",
+    )
+    parser.add_argument(
+        "--launch-stacks", action="store_true", help="take a stack at every call that launches work of a GPU"
+    )
     parser.add_argument("--force", action="store_true", help="replace the capture that is there")
+
+
+def usdt_probe(text: str) -> ProbeChoice:
+    try:
+        return parse_probe(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def duration_s(text: str) -> float:

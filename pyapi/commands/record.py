@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
                 rate_hz=args.rate,
                 wait_threshold_ns=args.wait_threshold * 1000,
                 transport=args.transport,
+                probes=tuple(args.usdt),
+                launch_stacks=args.launch_stacks,
             )
         )
         with Interrupts() as interrupts:

@@ -58,6 +58,8 @@ def _record(child: Child, recording: Recording, args: argparse.Namespace) -> int
             rate_hz=args.rate,
             wait_threshold_ns=args.wait_threshold * 1000,
             transport=args.transport,
+            probes=tuple(args.usdt),
+            launch_stacks=args.launch_stacks,
         )
     )
     with Interrupts(child.forward) as interrupts:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pillion._client import AgentClient
 from pillion_agent.procfs import find_regions, read_mappings
-from pillion_agent.usdt import library_probe
+from pillion_agent.usdt import library_path, read_probes
 from pillion_probes import STRUCTS
 
 TIMEOUT_S = 60
@@ -131,12 +131,11 @@ def run_pillion(
 
 def semaphore(pid: int) -> int:
     """How many tracers hold up the USDT probe of libpillion.so in a process."""
-    probe = library_probe()
-    assert probe
+    (probe,) = (probe for probe in read_probes(library_path()) if probe.name == "range")
     (found,) = (
         mapping
         for mapping in read_mappings(pid)
-        if mapping.path == str(probe.path.resolve())
+        if mapping.path == str(library_path().resolve())
         and "w" in mapping.permissions
         and mapping.offset <= probe.semaphore < mapping.offset + mapping.end - mapping.start
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pillion._native as native
 
 LIBRARY = Path(native.__file__).with_name("libpillion.so")
-PROBES = ("range", "mark", "thread")
+PROBES = ("range", "mark", "thread", "notice", "activity", "activities", "launch")
 
 
 def test_only_pln_symbols_are_visible() -> None:
@@ -28,9 +28,21 @@ def _notes() -> str:
 
 def test_each_probe_has_one_location_and_a_semaphore() -> None:
     notes = _notes()
-    assert [notes.count(f"Name: {probe}\n") for probe in PROBES] == [1, 1, 1]
+    assert [notes.count(f"Name: {probe}\n") for probe in PROBES] == [1] * len(PROBES)
     assert notes.count("Provider: pillion\n") == len(PROBES)
     assert "Semaphore: 0x0000000000000000" not in notes
+
+
+def test_a_probe_keeps_nothing_below_the_stack_pointer() -> None:
+    """Where the nop has five bytes the kernel makes it a call: see usdt.c. So it stands alone in a function."""
+    command = ["objdump", "--disassemble", "--no-show-raw-insn", "--section=.text", LIBRARY]
+    text = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    for probe in PROBES:
+        (function,) = (part for part in text.split("\n\n") if f"<probe_{probe}>:\n" in part)
+        code = [line.split("\t", 1)[1].split()[0] for line in function.splitlines()[1:]]
+        code = code[: code.index("ret") + 1]
+        assert [word for word in code if word not in ("nop", "nopl", "endbr64")] == ["ret"], function
+        assert set(code) & {"nop", "nopl"}
 
 
 def test_both_modules_use_the_one_library() -> None:

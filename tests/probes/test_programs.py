@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import threading
 import time
 from pathlib import Path
@@ -82,17 +81,6 @@ def test_detached_programs_see_nothing(programs: Programs) -> None:
     os.waitpid(child, 0)
     targets.delete(os.getpid())
     assert threads.get(os.getpid()) is None
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs x86-64")
-def test_the_probe_of_the_library_has_its_arguments_in_registers() -> None:
-    from pillion_agent.usdt import library_probe
-
-    probe = library_probe()
-    assert probe is not None
-    assert probe.semaphore
-    assert probe.location
-    assert len(probe.argument_readers()) == 3
 
 
 def test_a_switch_in_that_the_kernel_hid_is_made_up_for(programs: Programs) -> None:

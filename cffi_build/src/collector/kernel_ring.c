@@ -79,12 +79,13 @@ void pln_session_free(struct pln_session *session) {
     pln_bytes_free(&session->samples);
     pln_bytes_free(&session->stacks);
     pln_bytes_free(&session->ranges);
+    pln_bytes_free(&session->hits);
     stack_table_free(session->table);
     free(session);
 }
 
 void pln_session_clear(struct pln_session *session) {
-    session->samples.used = session->stacks.used = session->ranges.used = 0;
+    session->samples.used = session->stacks.used = session->ranges.used = session->hits.used = 0;
 }
 
 static uint64_t hash_frames(uint64_t hash, const uint64_t *frames, unsigned n) {
@@ -135,10 +136,8 @@ void pln_session_add(struct pln_session *session, const struct pln_event *event)
     *sample = event->sample;
     sample->reserved = 0;
     sample->stack = intern(session, event);
-    if (wait)
-        session->wait_count++;
-    else
-        session->sample_count++;
+    session->wait_count += wait;
+    session->sample_count += event->sample.kind == PLN_SAMPLE;
 }
 
 static void add_range(struct pln_session *session, const struct pln_event *event) {
@@ -153,11 +152,23 @@ static void add_range(struct pln_session *session, const struct pln_event *event
     session->range_count++;
 }
 
+static void add_hit(struct pln_session *session, const struct pln_event *event) {
+    struct pln_probe_hit *hit = bytes_extend(&session->hits, sizeof *hit);
+    if (!hit) {
+        session->lost_memory++;
+        return;
+    }
+    memcpy(hit, event, sizeof *hit);
+    session->range_count++;
+}
+
 static void dispatch(const struct pln_event *event, uint32_t length, struct pln_session **sessions,
                      struct pln_bytes *rest) {
     void (*add)(struct pln_session *, const struct pln_event *) = NULL;
-    if (event->sample.kind == PLN_SAMPLE || event->sample.kind == PLN_WAIT)
+    if (event->sample.kind == PLN_SAMPLE || event->sample.kind == PLN_WAIT || event->sample.kind == PLN_CALL)
         add = pln_session_add;
+    if (event->sample.kind == PLN_EVENT_PROBE)
+        add = add_hit;
     if (event->sample.kind == PLN_EVENT_RANGE)
         add = add_range;
     if (!add) {

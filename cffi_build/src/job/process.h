@@ -145,8 +145,11 @@ void pln_self_forget(void);
 /* announce.c. Hands the region to an agent; false where none listens. */
 bool pln_announce(int fd, uint32_t pid);
 
-/* usdt.c */
-void pln_probe(const struct pln_range *record);
+/* usdt.c. Tells a tracer of a record of any kind that rings hold. */
+void pln_probe(const void *record);
+
+/* The same for many at once: of the batch, and of each of its records where a tracer wants them one by one. */
+void pln_probe_batch(const struct pln_activity *records, size_t count);
 
 #pragma GCC visibility pop
 
