@@ -74,6 +74,8 @@ def parse_patterns(items: Any, files: int) -> tuple[ProbePattern, ...]:
         if not isinstance(file, int) or not -1 <= file < files:
             raise _refuse("a probe's file is the place of a descriptor that comes along")
         patterns.append(ProbePattern(ON_USER_PROBE, file, *texts))
+    if {pattern.file for pattern in patterns} - {-1} != set(range(files)):
+        raise _refuse("a descriptor came along that no probe names")
     return tuple(patterns)
 
 

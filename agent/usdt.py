@@ -78,6 +78,8 @@ def _read_notes(elf: ELF) -> list[Probe]:
             raise ValueError(f"more than {_MAX_PROBES} probes")
         name_size, description_size, _ = struct.unpack_from("<III", notes, at)
         description = at + 12 + -(-name_size // 4) * 4
+        if description + description_size > len(notes):
+            raise ValueError("a note is cut off")
         location, base_then, semaphore = struct.unpack_from("<QQQ", notes, description)
         moved = base - base_then if base else 0  # prelink moves addresses, and the base with them
         provider, name, operands = notes[description + 24 : description + description_size].split(b"\0")[:3]

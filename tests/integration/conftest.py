@@ -26,14 +26,15 @@ class RealRecording:
     Attributes:
         client: the connection.
         done: the agent's last word, after finish().
+        spool: what the agent writes to.
     """
 
     def __init__(self, request: RecordRequest, directory: Path | None = None) -> None:
         self.client = AgentClient(directory)
         self.done: Done | None = None
-        self._spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 close() closes it
+        self.spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 close() closes it
         try:
-            self.client.record(request, self._spool.fileno())
+            self.client.record(request, self.spool.fileno())
         except BaseException:
             self.close()
             raise
@@ -53,12 +54,12 @@ class RealRecording:
     def finish(self) -> Capture:
         self.done = self.client.finish()
         self.client.close()
-        self._spool.seek(0)
-        return read_spool_capture(self._spool)
+        self.spool.seek(0)
+        return read_spool_capture(self.spool)
 
     def close(self) -> None:
         self.client.close()
-        self._spool.close()
+        self.spool.close()
 
 
 @pytest.fixture
