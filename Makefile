@@ -15,7 +15,7 @@ SYSTEM ?= install
 TORCH := torch==2.13.0
 CUDA_PACKAGES := nvidia-cuda-cupti-cu11==11.8.87 nvidia-cuda-cupti-cu12==12.6.80 nvidia-cuda-cupti==13.0.85 \
 	nvidia-nvtx-cu12==12.6.77
-PACKAGES := python3-bpfcc python3-venv python3-dev gcc g++ make systemtap-sdt-dev linux-libc-dev
+PACKAGES := python3-bpfcc python3-venv python3-dev gcc g++ make systemtap-sdt-dev linux-libc-dev bpftrace
 
 VENV := .venv
 BIN := $(VENV)/bin
