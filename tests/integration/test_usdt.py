@@ -20,6 +20,7 @@ from pillion._capture import Capture
 from pillion._probes import parse_probe
 from pillion_agent.elf import ELF
 from pillion_agent.operands import parse_operand
+from pillion_agent.programs import kernel_release
 from pillion_probes import CONSTANTS
 
 Recording = Callable[..., Any]
@@ -243,6 +244,31 @@ def test_an_end_without_its_beginning_and_a_beginning_without_its_end_are_kept(
 
 
 # ---- what is refused ----
+
+
+@pytest.fixture
+def long_nop(compile_c: CompileC) -> Path:
+    if kernel_release() < (6, 18):
+        pytest.skip("needs Linux 6.18, which makes a nop of five bytes a call")
+    return compile_c("usdt_long_nop.c")
+
+
+def test_a_probe_that_would_break_the_job_is_left_out(recording: Recording, target: Target, long_nop: Path) -> None:
+    victim = target(long_nop, wait=True)
+    session = recording(victim.pid, rate_hz=0, **probes(f"{long_nop}:long:*"))
+    victim.go()
+    session.wait_for_end()
+    assert victim.answer()["wrong"] == 0
+    capture = session.finish()
+    assert hits(capture) == []
+    assert losses(capture) == {"probe_refused": 1}
+
+
+def test_a_probe_that_would_break_the_job_is_refused(recording: Recording, target: Target, long_nop: Path) -> None:
+    victim = target(long_nop, wait=True)
+    with pytest.raises(pillion.PillionError, match=r"cannot attach to long:kept: .*: no place of it can be used"):
+        recording(victim.pid, rate_hz=0, **probes(f"{long_nop}:long:kept"))
+    assert victim.answer()["wrong"] == 0
 
 
 @pytest.mark.parametrize(
