@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Thread
 
 from pillion._native import ffi
 from pillion_agent.maps import Map
@@ -14,6 +16,9 @@ from pillion_agent.uprobe import Place
 from pillion_agent.usdt import Probe
 
 MAX_SITES = 16384  # as the map "probe_sites" has room for
+
+
+_Key = tuple[str, Identity, int, int]  # program, file, location, process
 
 
 class NoRoom(Exception):
@@ -44,12 +49,19 @@ class ProbeSites:
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
         self._map = Map(programs.map_fd("probe_sites"), "uint32_t", "struct pln_probe_site")
-        self._sites: dict[tuple[str, Identity, int], tuple[_Site, Probe]] = {}
+        self._sites: dict[_Key, tuple[_Site, Probe]] = {}
+        self._closing: SimpleQueue[int] = SimpleQueue()
+        Thread(target=self._close_later, name="detach", daemon=True).start()
         self._cookies = 0
         self._round = 0
 
-    def attach(self, mask: int, file: ProbeFile, program: str, probes: Sequence[Probe]) -> dict[int, Probe]:
+    def attach(
+        self, mask: int, file: ProbeFile, program: str, probes: Sequence[Probe], pid: int = 0
+    ) -> dict[int, Probe]:
         """Attaches what is not, and adds a session to the rest.
+
+        Args:
+            pid: only in this process; 0 for every one that maps the file, now or later.
 
         Returns:
             Cookie to probe.
@@ -58,13 +70,13 @@ class ProbeSites:
             OSError: the kernel refuses; nothing has changed.
             NoRoom: the same.
         """
-        keys = {(program, file.identity, probe.location): probe for probe in probes}
+        keys: dict[_Key, Probe] = {(program, file.identity, probe.location, pid): probe for probe in probes}
         fresh = {key: probe for key, probe in keys.items() if key not in self._sites}
         if len(self._sites) + len(fresh) > MAX_SITES:
             raise NoRoom
         self._round += 1
         if fresh:
-            self._attach(mask, file, program, fresh)
+            self._attach(mask, file, program, fresh, pid)
         found = {}
         for key, probe in keys.items():
             site, _ = self._sites[key]
@@ -75,7 +87,7 @@ class ProbeSites:
             found[site.cookie] = probe
         return found
 
-    def _attach(self, mask: int, file: ProbeFile, program: str, fresh: dict[tuple[str, Identity, int], Probe]) -> None:
+    def _attach(self, mask: int, file: ProbeFile, program: str, fresh: dict[_Key, Probe], pid: int) -> None:
         link = _Link(users=len(fresh))
         sites = {}
         for key, probe in fresh.items():
@@ -84,7 +96,7 @@ class ProbeSites:
             self._write(*sites[key])  # before the first hit
         places = [Place(probe.location, probe.semaphore, site.cookie) for site, probe in sites.values()]
         try:
-            link.descriptors = self._programs.attach_probes(program, file.fd, places)
+            link.descriptors = self._programs.attach_probes(program, file.fd, places, pid)
         except BaseException:
             for site, _ in sites.values():
                 self._map.delete(site.cookie)
@@ -107,12 +119,27 @@ class ProbeSites:
             if site.sessions:
                 self._write(site, probe)
                 continue
-            del self._sites[key]
-            site.link.users -= 1
-            if not site.link.users:
-                for descriptor in site.link.descriptors:
-                    os.close(descriptor)
-            self._map.delete(site.cookie)
+            self._drop(key)
+
+    def leave_process(self, pid: int) -> None:
+        """What was attached in one process alone goes with it."""
+        for key in [key for key in self._sites if key[3] == pid]:
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        site, _ = self._sites.pop(key)
+        site.link.users -= 1
+        self._map.delete(site.cookie)
+        for descriptor in site.link.descriptors if not site.link.users else ():
+            if key[3]:
+                self._closing.put(descriptor)
+            else:
+                os.close(descriptor)
+
+    def _close_later(self) -> None:
+        """Detaching takes 40 ms and more: a user's processes that come and go must not keep the others waiting."""
+        while True:
+            os.close(self._closing.get())
 
     def __len__(self) -> int:
         return len(self._sites)

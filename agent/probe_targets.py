@@ -3,10 +3,15 @@
 Files that a client names by their path come as descriptors and are attached at once, whoever maps them later. All
 others are found among what the recorded processes have mapped: at the session's start, after an exec, at a first
 region, and again and again for what is loaded later.
+
+Attached is a file: everybody who maps it stops at its probes, though the programs look only at recorded processes. So
+for another user than root it is attached in his processes alone, one by one. A fork of one is attached when the agent
+learns of it, and what it hits before that is missed.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -37,6 +42,7 @@ class _Looks:
 
     def __init__(self, now_ns: int) -> None:
         self.seen: set[tuple[int, tuple[str, str]]] = set()  # by session
+        self.given: set[int] = set()  # sessions whose files that came along are attached in it
         self.due_ns = now_ns
         self.wait_ns = _FIRST_LOOK_NS
 
@@ -51,6 +57,7 @@ class ProbeTargets:
         self._patterns: dict[int, tuple[ProbePattern, ...]] = {}
         self._met: set[tuple[int, ProbePattern]] = set()  # patterns that have found a probe
         self._looks: dict[int, _Looks] = {}
+        self._given: dict[int, list[tuple[int, str, list[ProbePattern]]]] = {}  # descriptor, name, of which probes
 
     # ---- sessions ----
 
@@ -68,28 +75,38 @@ class ProbeTargets:
             return
         self._patterns[session.bit] = patterns
         session.hits = ProbeHits(session.spool, lambda pid: self._regions.number(pid, session))
+        given = self._given[session.bit] = []
         own = [pattern for pattern in patterns if pattern.program != ON_USER_PROBE]
         if own:
-            self._attach_named(session, library_path(), str(library_path()), own)
+            fd = os.open(library_path(), os.O_RDONLY | os.O_CLOEXEC)
+            given.append((fd, str(library_path()), own))
         for index, fd in enumerate(files):
             named = [pattern for pattern in patterns if pattern.file == index]
-            if named:
-                self._attach_named(session, Path(f"/proc/self/fd/{fd}"), named[0].library, named)
+            given.append((os.dup(fd), named[0].library, named))
+        for fd, name, named in given:
+            self._check(fd, name, named)
+        if not session.uid:
+            self._attach_given(session, 0)
 
-    def _attach_named(self, session: Session, path: Path, name: str, patterns: list[ProbePattern]) -> None:
+    def _check(self, fd: int, name: str, patterns: list[ProbePattern]) -> None:
         try:
-            with self._files.opened(path, name) as file:
+            with self._files.opened(Path(f"/proc/self/fd/{fd}"), name) as file:
                 for pattern in patterns:
-                    if not any(pattern.covers(probe) for probe in file.probes):
+                    found = [probe for probe in file.probes if pattern.covers(probe)]
+                    if not found:
                         raise _no_such_probe(pattern, file)
-                self._attach(session, 0, file, patterns)
-            for pattern in patterns:
-                if (session.bit, pattern) not in self._met:
-                    cause = f"{name}: no place of it can be used"
-                    raise AgentError(f"cannot attach to {pattern.provider}:{pattern.probe}", cause, "name another")
+                    if not any(_fits(probe, pattern.program) for probe in found):
+                        cause = f"{name}: no place of it can be used"
+                        raise AgentError(f"cannot attach to {pattern.provider}:{pattern.probe}", cause, "name another")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise AgentError(f"cannot read the probes of {name}", str(reason), "see `readelf -n`", code=2) from error
+
+    def _attach_given(self, session: Session, pid: int) -> None:
+        """Attaches the files that came along, in one process or (0) everywhere."""
+        for fd, name, patterns in self._given[session.bit]:
+            with self._files.opened(Path(f"/proc/self/fd/{fd}"), name) as file:
+                self._attach(session, pid, file, patterns)
 
     def look_all(self, session: Session) -> None:
         """Looks at all processes of a session that has just begun.
@@ -110,10 +127,13 @@ class ProbeTargets:
         """Ends a session's part; detaches what nobody else wants. May be called twice."""
         if not self._patterns.pop(session.bit, None):
             return
+        for fd, _, _ in self._given.pop(session.bit, ()):
+            os.close(fd)
         self._sites.leave(session.mask)
         self._met = {(bit, pattern) for bit, pattern in self._met if bit != session.bit}
         for looks in self._looks.values():
             looks.seen = {(bit, file) for bit, file in looks.seen if bit != session.bit}
+            looks.given.discard(session.bit)
         if not self._patterns:
             self._looks.clear()
 
@@ -139,6 +159,18 @@ class ProbeTargets:
             self._looks.pop(pid, None)
         self._look(pid, sessions)
 
+    def fork(self, parent: int, child: int, sessions: Iterable[Session]) -> None:
+        """The child has mapped what its parent has; what is attached in the parent alone is not in the child."""
+        alone = [session for session in sessions if session.uid and session.bit in self._patterns]
+        if parent in self._looks:
+            bits = {session.bit for session in alone}
+            looks = self._looks[child] = _Looks(monotonic_ns() + _LAST_WAIT_NS)
+            looks.seen = {(bit, file) for bit, file in self._looks[parent].seen if bit not in bits}
+        for session in alone:
+            session.lose("probes_attached_late", child, 0, 1)
+        if alone:
+            self._look(child, alone)
+
     def look_again(self, sessions: Iterable[Session], now_ns: int) -> None:
         """Looks at the processes whose time it is."""
         for session in sessions:
@@ -149,12 +181,17 @@ class ProbeTargets:
                         self._look(pid, [session])
 
     def forget(self, pid: int) -> None:
-        self._looks.pop(pid, None)
+        if self._looks.pop(pid, None):
+            self._sites.leave_process(pid)
 
     def _look(self, pid: int, sessions: list[Session]) -> list[AgentError]:
         began_ns = monotonic_ns()
         looks = self._looks.setdefault(pid, _Looks(began_ns))
         lacking: list[AgentError] = []
+        for session in sessions:
+            if session.uid and session.bit not in looks.given:
+                looks.given.add(session.bit)
+                self._give(session, pid)
         try:
             mappings = [m for m in read_mappings(pid) if "x" in m.permissions and m.file[1] != "0"]
         except OSError:
@@ -191,6 +228,12 @@ class ProbeTargets:
                 session.lose("probe_file_refused", pid, 0, 1)
         return []
 
+    def _give(self, session: Session, pid: int) -> None:
+        try:
+            self._attach_given(session, pid)
+        except (OSError, ValueError, AgentError):
+            session.lose("probe_file_refused", pid, 0, 1)
+
     # ---- attaching ----
 
     def _attach(self, session: Session, pid: int, file: ProbeFile, patterns: Sequence[ProbePattern]) -> None:
@@ -208,9 +251,11 @@ class ProbeTargets:
             if not fitting:
                 continue
             try:
-                cookies = self._sites.attach(session.mask, file, program, fitting)
+                cookies = self._sites.attach(session.mask, file, program, fitting, pid if session.uid else 0)
             except NoRoom:
                 raise AgentError("cannot attach", "16,384 probes are attached already", "name fewer") from None
+            except ProcessLookupError:
+                return  # the process has ended
             except OSError as error:
                 cause = f"{file.name}: {error.strerror}"
                 raise AgentError("cannot attach a uprobe", cause, "run `pillion doctor`", code=3) from error

@@ -177,8 +177,8 @@ class Programs:
             attached.append(fd)
         return attached
 
-    def attach_probes(self, name: str, file_fd: int, places: Sequence[Place]) -> list[int]:
-        """Attaches a program for USDT probes at these places of a file, in every process that maps it.
+    def attach_probes(self, name: str, file_fd: int, places: Sequence[Place], pid: int = 0) -> list[int]:
+        """Attaches a program for USDT probes at these places of a file, in one process or (0) all that map it.
 
         Returns:
             The descriptors to close.
@@ -190,7 +190,7 @@ class Programs:
         if name in self._refused:
             raise self._refused[name]
         attach = attach_together if self._together else attach_each
-        return attach(self._functions[name], file_fd, places)
+        return attach(self._functions[name], file_fd, places, pid)
 
     def map_fd(self, name: str) -> int:
         return int(self.bpf[name.encode()].map_fd)

@@ -231,6 +231,7 @@ class Recorder:
         for session in self._sessions_in(event.sessions):
             session.alive.add(pid)
             session.put_process(process)
+        self._probes.fork(event.sample.waker_pid, pid, self._sessions_in(event.sessions))
 
     def _on_exec(self, event: Any) -> None:
         pid = event.sample.pid

@@ -37,9 +37,9 @@ class Regions:
         return pid in self._by_pid
 
     def number(self, pid: int, session: Session) -> int:
-        """The region that a session's records of a process belong to; what comes from probes may have none."""
-        of_session = (region.number for region in self._by_pid.get(pid, ()) if session.bit in region.sessions)
-        return max(of_session, default=USDT_REGION | pid)
+        """The region that a session's records of a process belong to, where they do not come from a region."""
+        regions = self._by_pid.get(pid, ()) if session.request.transport == "rings" else ()
+        return max((region.number for region in regions), default=USDT_REGION | pid)
 
     def find(self, pid: int, sessions: list[Session]) -> None:
         """Opens the regions that a process has already, for these sessions."""

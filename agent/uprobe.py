@@ -35,8 +35,11 @@ class Place(NamedTuple):
     cookie: int
 
 
-def attach_together(program_fd: int, file_fd: int, places: Sequence[Place]) -> list[int]:
+def attach_together(program_fd: int, file_fd: int, places: Sequence[Place], pid: int = 0) -> list[int]:
     """With one link for all (since Linux 6.6; the program is loaded with BPF_TRACE_UPROBE_MULTI).
+
+    Args:
+        pid: only in this process, whatever it maps or executes later; 0 for every process.
 
     Closing a link waits for the whole machine, 40 ms to 100 ms here, however many places it has.
 
@@ -50,19 +53,20 @@ def attach_together(program_fd: int, file_fd: int, places: Sequence[Place]) -> l
     attributes = struct.pack(
         "=IIIIQQQQIII",
         *(program_fd, 0, BPF_TRACE_UPROBE_MULTI, 0),
-        *(ctypes.addressof(path), locations, semaphores, cookies, len(places), 0, 0),
+        *(ctypes.addressof(path), locations, semaphores, cookies, len(places), 0, pid),
     )
     return [_create_link(attributes)]
 
 
-def attach_each(program_fd: int, file_fd: int, places: Sequence[Place]) -> list[int]:
-    """With a perf event and a link for each (since Linux 5.15).
+def attach_each(program_fd: int, file_fd: int, places: Sequence[Place], pid: int = 0) -> list[int]:
+    """With a perf event and a link for each (since Linux 5.15). As attach_together.
 
     Raises:
         OSError: the kernel refuses; nothing stays attached.
     """
     path = _path(file_fd)
     kind = int(_UPROBE_TYPE.read_text())
+    who = (pid, -1) if pid else (-1, 0)  # process and CPU
     links: list[int] = []
     try:
         for location, semaphore, cookie in places:
@@ -70,7 +74,7 @@ def attach_each(program_fd: int, file_fd: int, places: Sequence[Place]) -> list[
             attributes = struct.pack(
                 "=IIQ40xQQ", kind, _PERF_ATTR_BYTES, semaphore << 32, ctypes.addressof(path), location
             )
-            event = _call(_SYS_PERF_EVENT_OPEN, _buffer(attributes, _PERF_ATTR_BYTES), -1, 0, -1, _PERF_FLAG_FD_CLOEXEC)
+            event = _call(_SYS_PERF_EVENT_OPEN, _buffer(attributes, _PERF_ATTR_BYTES), *who, -1, _PERF_FLAG_FD_CLOEXEC)
             try:
                 links.append(_create_link(struct.pack("=IIIIQ", program_fd, event, _BPF_PERF_EVENT, 0, cookie)))
             finally:
