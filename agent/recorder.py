@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 
 from pillion._native import ffi, lib
+from pillion_agent.counts import Counts
 from pillion_agent.errors import AgentError
-from pillion_agent.maps import sum_per_cpu
 from pillion_agent.ownership import NotAllowed, allow
 from pillion_agent.probe_targets import ProbeTargets
 from pillion_agent.process import Process
@@ -49,8 +49,7 @@ class Recorder:
         self._threads = Threads(programs.map_fd("threads"), programs.map_fd("wait_stacks"))
         self._regions = Regions(self._targets)
         self._probes = ProbeTargets(programs, self._regions)
-        self._counts_fd = programs.map_fd("counts")
-        self._possible_cpus = _possible_cpus()
+        self._counts = Counts(programs)
         self._symbolizer = Symbolizer()
         self._boot_offset_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - monotonic_ns()
         error = ffi.new("int *")
@@ -78,7 +77,7 @@ class Recorder:
         self.sessions[session.bit] = session
         self._native_sessions[session.bit] = session.native
         try:
-            session.counts_base = self._counts()
+            session.counts_base = self._counts.now()
             self._threads.set_base(session)
             self._apply()
             self._probes.begin(session, probe_files)
@@ -149,7 +148,7 @@ class Recorder:
         for pid in session.alive:
             if pid in self.processes:
                 session.put_process(self.processes[pid])
-        session.put_losses(self._counts())
+        session.put_losses(self._counts.now())
         session.spool.put(type="end", end_ns=session.end_ns, reason=session.reason, cost=session.cost())
         session.spool.flush()
         self._detach(session)
@@ -316,11 +315,8 @@ class Recorder:
 
     def lost(self, session: Session) -> int:
         """Events of all kinds that this session has lost so far."""
-        kernel = sum(self._counts()) - sum(session.counts_base)
+        kernel = sum(self._counts.now()) - sum(session.counts_base)
         return kernel + self._regions.lost(session) + sum(session.lost.values())
-
-    def _counts(self) -> list[int]:
-        return [sum_per_cpu(self._counts_fd, index, self._possible_cpus) for index in range(lib.PLN_COUNTS)]
 
 
 _HANDLERS = {
@@ -330,9 +326,3 @@ _HANDLERS = {
     lib.PLN_EVENT_THREAD_EXIT: Recorder._on_thread_exit,
     lib.PLN_EVENT_NAME: Recorder._on_name,
 }
-
-
-def _possible_cpus() -> int:
-    """Entries of a per-CPU map value: the kernel's possible CPUs, "0-3" or "0,2-5"."""
-    with open("/sys/devices/system/cpu/possible", encoding="ascii") as file:
-        return int(file.read().strip().replace(",", "-").split("-")[-1]) + 1

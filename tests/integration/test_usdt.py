@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -185,6 +186,24 @@ def test_a_file_that_has_no_name_any_more_is_read_through_the_process(
     session.wait_for_end()
     truth = victim.answer()
     assert len(hits(session.finish())) == truth["threads"] * truth["rounds"]
+
+
+def test_hits_that_find_no_room_are_counted(
+    public_agent: OwnAgent, record_with: Recording, target: Target, provider: Path
+) -> None:
+    victim = target("usdt_steps", provider, "--steps", 100_003, "--alone", wait=True)
+    session = record_with(public_agent, victim.pid, rate_hz=0, **probes(f"{provider}:provider:step"))
+    os.kill(public_agent.pid, signal.SIGSTOP)
+    try:
+        victim.go()
+        victim.answer()
+    finally:
+        os.kill(public_agent.pid, signal.SIGCONT)
+    session.wait_for_end()
+    capture = session.finish()
+    lost = losses(capture)["probe_hits"]
+    assert 0 < lost < 100_003
+    assert len(hits(capture)) + lost == 100_003
 
 
 # ---- ranges ----

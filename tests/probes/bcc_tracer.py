@@ -71,7 +71,7 @@ def main() -> None:
         flags = ["-D__BPF__", "-D__TARGET_ARCH_x86_64", "-Wno-macro-redefined", f"-I{PROBES}", f"-include{types.name}"]
         bpf = BPF(text=source().encode(), usdt_contexts=[usdt], cflags=flags)
     hits: list[Any] = []
-    bpf["hits"].open_ring_buffer(lambda ctx, data, size: hits.append(bpf["hits"].event(data)))
+    bpf[b"hits"].open_ring_buffer(lambda ctx, data, size: hits.append(bpf[b"hits"].event(data)))
     print("attached", flush=True)
     sys.stdin.readline()  # the process has fired them all
     bpf.ring_buffer_consume()

@@ -34,14 +34,19 @@ def main() -> None:
     parser = handshake.parser(__doc__)
     parser.add_argument("library")
     parser.add_argument("--untraced", action="store_true")
-    parser.add_argument("--only", type=int)
+    parser.add_argument("--steps", type=int, default=101, help="of its own (default: 101)")
+    parser.add_argument("--alone", action="store_true", help="without other processes")
+    parser.add_argument("--only", type=int, help="nothing but these steps; for the process that is executed")
     args = parser.parse_args()
     if args.only:
         step(load(args), args.only)
         return
     handshake.ready(args)
     library = load(args)
-    step(library, 101)
+    step(library, args.steps)
+    if args.alone:
+        handshake.answer(steps=args.steps, semaphore=library.provider_traced())
+        return
     child = os.fork()
     if child == 0:
         step(library, 103)
@@ -50,7 +55,9 @@ def main() -> None:
     flags = ["--untraced"] if args.untraced else []
     with subprocess.Popen([sys.executable, __file__, args.library, "--only", "107", *flags]) as other:
         other.wait()
-    handshake.answer(steps=101 + 103 + 107, pids=[os.getpid(), child, other.pid], semaphore=library.provider_traced())
+    handshake.answer(
+        steps=args.steps + 103 + 107, pids=[os.getpid(), child, other.pid], semaphore=library.provider_traced()
+    )
 
 
 if __name__ == "__main__":
