@@ -279,6 +279,9 @@ def _sources(cookies: dict[int, Probe]) -> dict[int, Source]:
 
 def _no_such_probe(pattern: ProbePattern, file: ProbeFile) -> AgentError:
     """Says which there are: of the provider where it is known, else of the file."""
+    if pattern.program != ON_USER_PROBE:
+        cause = f"{file.name} lacks the probe {pattern.provider}:{pattern.probe}"
+        return AgentError("cannot attach", cause, "reinstall pillion", code=3)
     of_provider = [probe for probe in file.probes if probe.provider == pattern.provider]
     names = sorted({f"{probe.provider}:{probe.name}" for probe in of_provider or file.probes})
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

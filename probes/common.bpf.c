@@ -136,19 +136,28 @@ static __always_inline u32 walk_python(u64 *frames, struct pln_target *target, u
     return tstate ? walk_python311(frames, tstate, flags) : 0;
 }
 
-// Fills the current thread's stacks into event; returns how much of frames[] is to be sent.
+// Fills the current thread's stacks but the kernel's into event; returns how much of frames[] is to be sent.
 // The sections have fixed places: the verifier knows every bound, and a reader packs them.
-static __always_inline u32 fill(void *ctx, struct pln_event *event, struct pln_sample *sample,
-                                struct pln_target *target, u64 thread) {
-    long kernel = bpf_get_stack(ctx, event->frames, PLN_KERNEL_FRAMES * 8, 0);
+static __always_inline u32 fill_user(void *ctx, struct pln_event *event, struct pln_sample *sample,
+                                     struct pln_target *target, u64 thread) {
     long native = bpf_get_stack(ctx, event->frames + PLN_KERNEL_FRAMES, PLN_NATIVE_FRAMES * 8, BPF_F_USER_STACK);
-    event->n_kernel = kernel > 0 ? (u64)kernel / 8 : 0;
+    event->n_kernel = 0;
     event->n_native = native > 0 ? (u64)native / 8 : 0;
     event->n_python =
         walk_python(event->frames + PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES, target, thread, &sample->flags);
-    if (event->n_kernel == PLN_KERNEL_FRAMES || event->n_native == PLN_NATIVE_FRAMES)
+    if (event->n_native == PLN_NATIVE_FRAMES)
         sample->flags |= PLN_TRUNCATED;
     if (event->n_python)
         return PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES + event->n_python;
     return event->n_native ? PLN_KERNEL_FRAMES + PLN_NATIVE_FRAMES : PLN_KERNEL_FRAMES;
+}
+
+static __always_inline u32 fill(void *ctx, struct pln_event *event, struct pln_sample *sample,
+                                struct pln_target *target, u64 thread) {
+    long kernel = bpf_get_stack(ctx, event->frames, PLN_KERNEL_FRAMES * 8, 0);
+    u32 frames = fill_user(ctx, event, sample, target, thread);
+    event->n_kernel = kernel > 0 ? (u64)kernel / 8 : 0;
+    if (event->n_kernel == PLN_KERNEL_FRAMES)
+        sample->flags |= PLN_TRUNCATED;
+    return frames;
 }

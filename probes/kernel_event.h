@@ -22,7 +22,7 @@
 #define PLN_EVENT_NAME 37        /* frames[]: the text of string range_name, weight_ns bytes */
 #define PLN_EVENT_PROBE 38       /* a pln_probe_hit */
 
-#define PLN_NAME_TEXT 512 /* bytes of a string that the USDT transport carries */
+#define PLN_NAME_TEXT 1600 /* bytes of a string that the USDT transport carries; it is in frames[] */
 
 struct pln_event {
     struct pln_sample sample;

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,21 @@ def test_a_copy_that_only_the_job_can_see_is_found(recording: Recording, target:
     victim.answer()
     capture = session.finish()
     assert range_names(capture).count("counted") == 10_007
+    assert not losses(capture)
+
+
+def test_records_of_every_kind_come_through_probes_with_both_strings(recording: Recording, target: Target) -> None:
+    victim = target("every_record", wait=True)
+    session = recording(victim.pid, transport="usdt", rate_hz=0)
+    victim.go()
+    session.wait_for_end()
+    truth = victim.answer()
+    capture = session.finish()
+    events, names = capture.columns["events"], range_names(capture)
+    texts = capture.columns["strings"]["text"]
+    found = Counter((name, texts[row]) for name, row in zip(names, events["args"]))
+    assert found == {("named", truth["args"]): 101, ("moment", ""): 103}
+    assert [int(value) for name, value in zip(names, events["value"]) if name == "moment"] == list(range(103))
     assert not losses(capture)
 
 
