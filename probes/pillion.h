@@ -63,9 +63,9 @@ typedef long long int64_t;
  * that value, an NVTX payload or an ITT counter, is "signed" or "double" and no unsigned number. */
 #define PLN_SOURCE_NVTX 3 /* scope: the category's number, whether it has a name or not */
 #define PLN_SOURCE_ITT 4  /* category: "frame", "region", "event", "counter", or none for a task */
-#define PLN_SOURCE_CUDA \
-    5  /* a call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error */
-#define PLN_SOURCE_USDT 6  /* a probe that the user named, "provider:probe". args: the arguments as text */
+/* A call into CUDA. value: epoch << 32 | correlation id; scope: PLN_CUDA_*; args: its error. */
+#define PLN_SOURCE_CUDA 5
+#define PLN_SOURCE_USDT 6 /* a probe that the user named, "provider:probe". args: the arguments as text */
 
 /* pln_range.scope of a call into CUDA */
 #define PLN_CUDA_RUNTIME 0
