@@ -19,7 +19,7 @@ def main() -> None:
             pass
     moment = lib.pln_intern(b"moment", 6)
     for value in range(103):
-        lib.pln_mark(moment, value, lib.PLN_SOURCE_C)
+        lib.pln_mark(moment, 0, lib.PLN_SOURCE_C, value, 0)
     handshake.answer(args=ARGS)
 
 
