@@ -120,6 +120,8 @@ def test_a_job_that_nobody_records_is_told_so(agent: Any, target: Target) -> Non
             # A ring is claimed after the region was offered.
             if regions and region_word(regions[0], "ring_count") and not region_word(regions[0], "recording"):
                 break
+            if regions and region_word(regions[0], "consumer_pid") not in (0, agent.pid):
+                pytest.skip("an agent of somebody else records the whole machine")
         else:
             pytest.fail("the job still records for nobody")
     assert victim.answer()["ranges"] == 101
