@@ -76,8 +76,8 @@ static inline struct pln_open *pln_ring_open(struct pln_ring *ring) {
     return (struct pln_open *)((char *)ring + PLN_OPEN_OFFSET);
 }
 
-static inline struct pln_range *pln_ring_records(struct pln_ring *ring) {
-    return (struct pln_range *)((char *)ring + PLN_RING_HEADER);
+static inline struct pln_record *pln_ring_records(struct pln_ring *ring) {
+    return (struct pln_record *)((char *)ring + PLN_RING_HEADER);
 }
 
 /* Open ranges beyond PLN_OPEN_MAX keep their seq in private memory that is mapped right behind the ring: enough to give
@@ -117,6 +117,10 @@ void pln_record_thread(uint32_t tid, uint32_t name);
 /* record.c. A range that is over already, with all that its caller knows of it, among no others: seq, parent and depth
  * are 0. Without a tid it is of this thread. */
 void pln_submit(struct pln_range range);
+
+/* The same for an activity or a notice, from a source's start(), tick() or stop(): waits a while for the consumer rather
+ * than lose it. The tid becomes the caller's. */
+void pln_hand_over(struct pln_record *record);
 
 /* region.c. Both for the growth of the memfd. */
 bool pln_region_fd_is_ours(void);

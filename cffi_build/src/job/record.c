@@ -34,19 +34,19 @@ static void leave(struct pln_ring *ring) {
 }
 
 /* The consumer is late. If it is gone, stop: nobody will ever take these records. */
-static void check_lease(uint64_t now_ns) {
+static void check_lease(void) {
     struct pln_region *region = pln_process.region;
-    if (now_ns > __atomic_load_n(&region->lease_ns, __ATOMIC_RELAXED) + PLN_LEASE_NS)
+    if (pln_now_ns() > __atomic_load_n(&region->lease_ns, __ATOMIC_RELAXED) + PLN_LEASE_NS)
         __atomic_store_n(&region->recording, 0, __ATOMIC_RELAXED);
 }
 
-void pln_store(struct pln_ring *ring, const struct pln_range *record) {
+static void store(struct pln_ring *ring, const struct pln_record *record) {
     uint64_t head = ring->head;
     uint64_t tail =
         __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE); /* pairs with the release in drain.c: slots are free */
     if (PLN_UNLIKELY(head - tail > pln_process.ring_mask)) {
         pln_lose(ring, record->kind);
-        check_lease(record->end_ns);
+        check_lease();
         return;
     }
     /* An empty ring is written from its start again: the same few pages, which exist and are in the cache. Relaxed: the
@@ -57,6 +57,10 @@ void pln_store(struct pln_ring *ring, const struct pln_range *record) {
     pln_ring_records(ring)[(head - ring->base) & pln_process.ring_mask] = *record;
     __atomic_store_n(&ring->head, head + 1,
                      __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
+}
+
+void pln_store(struct pln_ring *ring, const struct pln_range *record) {
+    store(ring, (const struct pln_record *)record);
 }
 
 /* Times of a ring never go back: readers build trees of them. */
@@ -224,5 +228,44 @@ void pln_submit(struct pln_range range) {
         pln_store(ring, &range);
     if (PLN_SEMAPHORE(range))
         pln_probe(&range);
+    leave(ring);
+}
+
+/* ---- what a source hands over: not on the record path ---- */
+
+#define ROOM_WAIT_NS 100000000u  /* four drains of an agent */
+#define ROOM_PAUSE_NS 1000000u
+
+/* Waits for room. A consumer that did not come once is not waited for again until it comes. */
+static void await_room(const struct pln_ring *ring) {
+    static uint64_t tail_in_vain = UINT64_MAX;
+    const struct timespec pause = {.tv_nsec = ROOM_PAUSE_NS};
+    uint64_t deadline_ns = 0;
+    for (;;) {
+        /* Relaxed: store() looks again, with the order that matters. */
+        uint64_t tail = __atomic_load_n(&ring->tail, __ATOMIC_RELAXED);
+        if (PLN_LIKELY(ring->head - tail <= pln_process.ring_mask) || tail == tail_in_vain)
+            return;
+        uint64_t now_ns = pln_now_ns();
+        if (deadline_ns == 0)
+            deadline_ns = now_ns + ROOM_WAIT_NS;
+        if (now_ns >= deadline_ns) {
+            tail_in_vain = tail;
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+void pln_hand_over(struct pln_record *record) {
+    struct pln_ring *ring = ring_of_thread();
+    if (ring == NULL)
+        return;
+    await_room(ring);
+    if (!enter(ring, record->kind))
+        return;
+    record->tid = ring->tid;
+    if (pln_records())
+        store(ring, record);
     leave(ring);
 }
