@@ -18,8 +18,8 @@ from pillion.commands._options import add_recording_options
 from pillion.commands._progress import ProgressLine
 from pillion.commands._result import save_and_show
 
-# Where NVTX and ITT look for a library that collects them.
-_INJECTIONS = ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64")
+# Where CUDA, NVTX and ITT look for a library that collects them.
+_INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64")
 
 HELP = "run a command and record it, with its children"
 

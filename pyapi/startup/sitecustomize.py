@@ -81,7 +81,7 @@ def _run_the_other_sitecustomize() -> None:
 
 def _start(ours: str) -> None:
     library = _library_path(ours)
-    for variable in ("NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
+    for variable in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "INTEL_LIBITTNOTIFY64"):
         if os.environ.get(variable) == ours:
             os.environ[variable] = library
     sys.meta_path.insert(0, _AfterTorch(library))

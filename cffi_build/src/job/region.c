@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "../gpu/cupti.h"
 #include "control.h"
 #include "ticks.h"
 
@@ -215,8 +216,10 @@ int pln_setup(void) {
     if (first && error == 0)
         offer_region();
     pthread_mutex_unlock(&pln_process_mutex);
-    if (first && error == 0)
+    if (first && error == 0) {
         pln_control_begin(); /* a fork child's sources came along */
+        pln_cupti_look();
+    }
     errno = saved_errno;
     return error;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../gpu/cupti.h"
 #include "control.h"
 #include "self.h"
 #include "worker.h"
@@ -104,8 +105,10 @@ int pln_self_start(int spool_fd) {
             close_session();
     }
     pthread_mutex_unlock(&self.mutex);
-    if (error == 0)
+    if (error == 0) {
+        pln_cupti_await();
         pln_control_update(); /* on return everything runs */
+    }
     return error;
 }
 

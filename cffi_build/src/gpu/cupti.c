@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A session of CUPTI. While none runs nothing of it is enabled.
+ */
+#define _GNU_SOURCE
+#include "cupti.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../job/control.h"
+#include "../job/process.h"
+#include "cupti_api.h"
+#include "cupti_buffers.h"
+#include "cupti_calls.h"
+#include "cupti_clock.h"
+#include "cupti_detach.h"
+#include "cupti_notice.h"
+#include "cupti_reading.h"
+
+/* Full buffers come by themselves. For the others every tenth tick, 500 ms: what a job that is killed loses at most. */
+#define FLUSH_TICKS 10
+
+/* Jobs queue work some milliseconds ahead. */
+#define DEVICES_WAIT_NS 100000000u
+#define DEVICES_PAUSE_NS 1000000u
+
+/* Not the calls (kinds 4, 5 and 48), which the callbacks tell, nor whole graphs (51), which would hide their kernels. */
+static const uint8_t kinds[] = {8, 9, 11, 10, 1, 22, 2, 38, 17, 39, 49, 36, 25};
+
+static struct {
+    pthread_mutex_t mutex; /* the end of the process against everything else, whose calls exclude each other */
+    bool runs;
+    bool tried;          /* in this session */
+    bool ended;          /* with the process: CUPTI may be gone */
+    uint32_t generation; /* of the process that uses CUPTI; 0: none did */
+    uint32_t epoch;
+    unsigned ticks;
+    uint64_t enabled; /* bit per kind */
+} session = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- begin ---- */
+
+static bool subscribe(void **subscriber) {
+    int result = cupti_attach(subscriber);
+    if (result == CUPTI_SUCCESS)
+        return true;
+    if (result == CUPTI_MULTIPLE_SUBSCRIBERS)
+        cupti_notice("nothing of CUDA is recorded: another profiler holds CUPTI in this process, e.g. torch.profiler "
+                     "(Kineto) or Nsight Systems, and CUPTI serves one at a time");
+    else
+        cupti_notice("nothing of CUDA is recorded: cuptiSubscribe failed with %d", result);
+    return false;
+}
+
+static void enable_kinds(void) {
+    for (unsigned i = 0; i < sizeof kinds; i++) {
+        int result = cupti_api.enable(kinds[i]);
+        if (result == CUPTI_SUCCESS)
+            session.enabled |= 1ull << kinds[i];
+        else
+            cupti_notice("CUPTI refuses activities of kind %u with %d: they are not recorded", kinds[i], result);
+    }
+}
+
+static void enable_activities(void) {
+    int result = cupti_buffers_open() ? CUPTI_SUCCESS : -1;
+    if (result == CUPTI_SUCCESS)
+        result = cupti_api.register_callbacks(cupti_buffers_request, cupti_buffers_complete);
+    cupti_forget_dropped();
+    if (result == CUPTI_SUCCESS)
+        enable_kinds();
+    else
+        cupti_notice("no work of CUDA devices is recorded, only calls: CUPTI got no buffers (%d)", result);
+}
+
+static void enable_calls(void *subscriber) {
+    static const struct {
+        uint32_t domain;
+        const char *name;
+    } domains[] = {{CUPTI_RUNTIME, "runtime"}, {CUPTI_DRIVER, "driver"}};
+    for (unsigned i = 0; i < sizeof domains / sizeof *domains; i++) {
+        int result = cupti_api.enable_domain(1, subscriber, domains[i].domain);
+        if (result != CUPTI_SUCCESS)
+            cupti_notice("calls of CUDA's %s are not recorded: cuptiEnableDomain failed with %d", domains[i].name,
+                         result);
+    }
+    if (cupti_api.enable_callback != NULL)
+        (void)cupti_api.enable_callback(1, subscriber, CUPTI_RESOURCE, CUPTI_CONTEXT_DESTROY_STARTING);
+}
+
+static void end(bool waits);
+
+/* Before CUPTI ends, since it was loaded before this was registered. */
+static void at_exit(void) {
+    pthread_mutex_lock(&session.mutex);
+    if (session.runs)
+        end(false); /* the devices' work ends with the process */
+    session.ended = true;
+    pthread_mutex_unlock(&session.mutex);
+}
+
+static void begin(void) {
+    static bool exit_handled;
+    void *subscriber;
+    if (!cupti_api_load() || !subscribe(&subscriber))
+        return;
+    if (!exit_handled)
+        exit_handled = atexit(at_exit) == 0;
+    session.generation = pln_process.generation;
+    session.epoch++;
+    session.ticks = 0;
+    session.enabled = 0;
+    cupti_clock_begin();
+    if (cupti_api.set_thread_ids != NULL)
+        (void)cupti_api.set_thread_ids(CUPTI_SYSTEM_THREAD_IDS);
+    cupti_reading_begin(session.epoch);
+    cupti_calls_begin(session.epoch);
+    enable_calls(subscriber); /* first, so that work has its call */
+    enable_activities();
+    session.runs = true;
+}
+
+/* ---- end ---- */
+
+/* What devices still do gets its times when it is done; what they have not begun by then takes longer than we wait. */
+static void await_devices(void) {
+    uint64_t deadline_ns = pln_now_ns() + DEVICES_WAIT_NS;
+    for (;;) {
+        (void)cupti_api.flush_all(CUPTI_FLUSH_COMPLETED);
+        cupti_clock_tick();
+        cupti_read_buffers();
+        if (!cupti_buffers_are_out() || pln_now_ns() >= deadline_ns)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = DEVICES_PAUSE_NS}, NULL);
+    }
+}
+
+static void end(bool waits) {
+    for (unsigned kind = 0; kind < 64; kind++)
+        if (session.enabled & 1ull << kind)
+            (void)cupti_api.disable(kind);
+    cupti_calls_end();
+    if (waits)
+        await_devices();
+    (void)cupti_api.flush_all(CUPTI_FLUSH_FORCED);
+    cupti_clock_tick();
+    cupti_count_dropped(NULL, 0);
+    cupti_read_buffers();
+    cupti_clock_tell();
+    cupti_buffers_trim();
+    session.runs = false;
+}
+
+/* ---- as the control thread sees it ---- */
+
+/* CUDA does not work in the fork child of a process that has used it. */
+static bool is_of_parent(void) {
+    return session.generation != 0 && session.generation != pln_process.generation;
+}
+
+static bool driver_is_loaded(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver != NULL)
+        dlclose(driver);
+    return driver != NULL;
+}
+
+/* Once a session, as soon as the process has a driver. */
+static void try_to_begin(void) {
+    if (session.tried || session.ended || is_of_parent() || !driver_is_loaded())
+        return;
+    session.tried = true;
+    begin();
+}
+
+static void start(void) {
+    pthread_mutex_lock(&session.mutex);
+    session.tried = false;
+    try_to_begin();
+    pthread_mutex_unlock(&session.mutex);
+}
+
+static void tick(void) {
+    pthread_mutex_lock(&session.mutex);
+    try_to_begin();
+    if (session.runs) {
+        if (++session.ticks % FLUSH_TICKS == 0)
+            (void)cupti_api.flush_all(CUPTI_FLUSH_COMPLETED);
+        cupti_clock_tick();
+        cupti_count_dropped(NULL, 0);
+        cupti_read_buffers();
+    }
+    pthread_mutex_unlock(&session.mutex);
+}
+
+static void stop(void) {
+    pthread_mutex_lock(&session.mutex);
+    if (session.runs) {
+        end(true);
+        cupti_detach();
+    }
+    pthread_mutex_unlock(&session.mutex);
+}
+
+static void forget(void) {
+    session.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    session.runs = false;
+    cupti_buffers_forget();
+}
+
+static struct pln_control control = {.start = start, .tick = tick, .stop = stop, .forget = forget, .holds_back = true};
+
+/* ---- coming in ---- */
+
+/* libcuda calls it within cuInit(). CUDA starts whatever we return. */
+__attribute__((visibility("default"))) int InitializeInjection(void) {
+    pln_control_add(&control);
+    return 1;
+}
+
+static bool is_injected(void) {
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    const char *file = path != NULL ? strrchr(path, '/') : NULL;
+    return file != NULL && strcmp(file, "/libpillion.so") == 0;
+}
+
+/* Where libcuda will call us, subscribing before it does would have it call us from within that. */
+void pln_cupti_await(void) {
+    if (!is_injected())
+        pln_control_add(&control);
+}
+
+void pln_cupti_look(void) {
+    if (!is_injected() && driver_is_loaded())
+        pln_control_add(&control);
+}
