@@ -30,8 +30,10 @@ void gpu_set_current(struct gpu_context *context) {
     current = context;
 }
 
-void gpu_clock_changed(void) {
+/* At once, so that no work has times of both. */
+void gpu_change_clock(_Atomic(gpu_clock) *clock, gpu_clock new_clock) {
     pthread_mutex_lock(&lock);
+    *clock = new_clock;
     clock_epoch++;
     pthread_mutex_unlock(&lock);
 }
@@ -128,8 +130,8 @@ static void occupy(struct gpu_stream *stream, uint64_t until_ns) {
 }
 
 void gpu_stream_queue(struct gpu_work *work, uint64_t duration_ns) {
-    work->queued_ns = fake_gpu_now();
     pthread_mutex_lock(&lock);
+    work->queued_ns = fake_gpu_now();
     work->start_ns = later(work->queued_ns, free_ns(work->stream));
     work->end_ns = work->start_ns + duration_ns;
     occupy(work->stream, work->end_ns);
@@ -153,9 +155,8 @@ uint64_t gpu_context_done_ns(const struct gpu_context *context) {
 }
 
 void gpu_event_record(struct gpu_event *event, struct gpu_stream *stream) {
-    uint64_t now_ns = fake_gpu_now();
     pthread_mutex_lock(&lock);
-    event->done_ns = later(now_ns, free_ns(stream));
+    event->done_ns = later(fake_gpu_now(), free_ns(stream));
     event->clock_epoch = clock_epoch;
     event->record_id = ++event_record_count;
     event->stream = stream;

@@ -30,7 +30,8 @@ uint64_t gpu_memory_new(uint64_t bytes);
 uint64_t gpu_memory_free(uint64_t address);
 
 /* Times of an older clock count as past from here on. */
-void gpu_clock_changed(void);
+typedef uint64_t (*gpu_clock)(void);
+void gpu_change_clock(_Atomic(gpu_clock) *clock, gpu_clock new_clock);
 
 /* What the tool is told; nothing without one. */
 const struct gpu_call *gpu_current_call(void);

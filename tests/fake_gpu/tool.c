@@ -5,7 +5,7 @@
 #include "device.h"
 
 static _Atomic(const struct gpu_tool *) tool;
-static _Atomic(uint64_t (*)(void)) clock_ns;
+static _Atomic(gpu_clock) clock_ns;
 static _Thread_local struct gpu_call *current;
 
 EXPORT void fake_gpu_set_tool(const struct gpu_tool *new_tool) {
@@ -13,12 +13,11 @@ EXPORT void fake_gpu_set_tool(const struct gpu_tool *new_tool) {
 }
 
 EXPORT void fake_gpu_set_clock(uint64_t (*new_clock)(void)) {
-    atomic_store(&clock_ns, new_clock);
-    gpu_clock_changed();
+    gpu_change_clock(&clock_ns, new_clock);
 }
 
 EXPORT uint64_t fake_gpu_now(void) {
-    uint64_t (*clock)(void) = atomic_load(&clock_ns);
+    gpu_clock clock = atomic_load(&clock_ns);
     if (clock != NULL)
         return clock();
     struct timespec now;
