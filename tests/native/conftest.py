@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import array
+import json
 import os
+import select
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +26,10 @@ TIMEOUT_S = 60
 RANGE = np.dtype(STRUCTS["pln_range"].dtype_spec())
 BLOCK = np.dtype(STRUCTS["pln_block"].dtype_spec())
 RING = np.dtype(STRUCTS["pln_ring"].dtype_spec())
+ACTIVITY = np.dtype(STRUCTS["pln_activity"].dtype_spec())
 REGION = np.dtype(STRUCTS["pln_region"].dtype_spec())
 
+LIBRARY = Path(str(sys.modules["pillion._native"].__file__)).with_name("libpillion.so")
 Records = npt.NDArray[np.void]
 
 
@@ -197,6 +202,97 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
     running = Jobs(tmp_path)
     yield running
     running.close()
+
+
+class GpuRecording:
+    """What a job did with its GPU, as a collector saw it.
+
+    Attributes:
+        answer: the job's own, None where it gave none.
+        calls: into CUDA, ranges.
+        activities: of devices.
+        notices: what was said, by its texts.
+        losses: by kind.
+    """
+
+    def __init__(self, collector: Collector, answer: dict[str, Any] | None) -> None:
+        self._log = collector.spool.log()
+        self.answer = answer or {}
+        self.losses = collector.losses()
+        calls = collector.spool.records()
+        self.calls = calls[calls["source"] == CONSTANTS["PLN_SOURCE_CUDA"]]
+        self.activities = collector.spool.records("PLN_ACTIVITY").view(ACTIVITY)
+        notices = collector.spool.records("PLN_NOTICE")
+        self.notices = {self.text(notice["name"]): notice for notice in notices}
+
+    def text(self, string_id: int) -> str:
+        (length,) = struct.unpack_from("<I", self._log, int(string_id) * 8)
+        return self._log[int(string_id) * 8 + 8 :][:length].decode(errors="replace")
+
+    def names(self, records: Records) -> npt.NDArray[np.str_]:
+        ids, which = np.unique(records["name"], return_inverse=True)
+        return np.array([self.text(string_id) for string_id in ids] or [""])[which]
+
+    def of_kind(self, *kinds: int) -> Records:
+        return self.activities[np.isin(self.activities["activity"], kinds)]
+
+    def outermost(self) -> Records:
+        """Of calls with the same number, which are within each other, the outer ones."""
+        order = np.lexsort((self.calls["depth"], self.calls["value"]))
+        ordered = self.calls[order]
+        return ordered[np.unique(ordered["value"], return_index=True)[1]]
+
+
+@pytest.fixture
+def record_gpu(
+    fake_gpu: Callable[..., Any], jobs: Jobs, collect: Callable[..., Collector]
+) -> Callable[..., GpuRecording]:
+    """``record_gpu(*words, gpu=None, end="exit", **env)`` runs tests/fake_gpu/gpu_job.c and records it from its start.
+
+    end: "exit" by itself; "session", the recording ends before the job does; or "kill", once it has worked.
+    """
+
+    def record(*words: str, gpu: Any = None, end: str = "exit", **env: str) -> GpuRecording:
+        gpu = gpu or fake_gpu()
+        waits = ("wait",) if end != "exit" else ()
+        injected = {"CUDA_INJECTION64_PATH": str(LIBRARY), **env}
+        process = jobs.start(gpu.compile(gpu.sources / "gpu_job.c"), *words, *waits, **gpu.environment(**injected))
+        _, fd = jobs.region()
+        collector = collect(fd)
+        collector.begin()
+        if waits:
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        lines = _lines_while_draining(process, collector, 2)
+        if end == "session":
+            lib.pln_reader_announce_end(collector.reader)
+            while lib.pln_reader_awaits_sources(collector.reader):
+                collector.drain()
+        elif end == "kill":
+            process.kill()
+        if end != "session":
+            while process.poll() is None:
+                collector.drain()
+                time.sleep(0.001)
+        collector.end()
+        return GpuRecording(collector, json.loads(lines[1]) if len(lines) > 1 else None)
+
+    return record
+
+
+def _lines_while_draining(process: subprocess.Popen[bytes], collector: Collector, count: int) -> list[bytes]:
+    """The lines that a job writes, count or until it ends."""
+    assert process.stdout is not None
+    output = b""
+    while output.count(b"\n") < count:
+        collector.drain()
+        if select.select([process.stdout], [], [], 0.001)[0]:
+            got = os.read(process.stdout.fileno(), 65536)
+            if not got:
+                break
+            output += got
+    return output.splitlines()
 
 
 def run_alone(code: str, **env: str) -> Any:

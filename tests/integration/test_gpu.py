@@ -1,0 +1,50 @@
+"""A job's use of its GPU, recorded by ``pillion run``: the job knows nothing of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from capture_questions import losses, range_names
+
+import pillion
+from pillion_probes import CONSTANTS
+
+
+def test_what_a_job_did_with_its_gpu_arrives_from_its_first_call_on(
+    agent: Any, fake_gpu: Callable[..., Any], tmp_path: Path
+) -> None:
+    gpu = fake_gpu()
+    job = gpu.compile(gpu.sources / "gpu_job.c")
+    words = ["launches=1009", "driver=101", "copies=103", "syncs=11", "graphs=5", "streams=4", "threads=3"]
+    command = [sys.executable, "-m", "pillion", "run", "-o", str(tmp_path / "c"), "--", str(job), *words]
+    done = subprocess.run(
+        ["env", *(f"{name}={value}" for name, value in gpu.environment().items()), *command],
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+    truth = json.loads(done.stdout.splitlines()[-1])
+    capture = pillion.open(tmp_path / "c")
+    assert not losses(capture)
+    events, activities = capture.columns["events"], capture.columns["activities"]
+
+    names = np.array(range_names(capture))
+    is_outer = (events["source"] == CONSTANTS["PLN_SOURCE_CUDA"]) & (events["depth"] == 0)
+    calls = Counter(names[is_outer].tolist())
+    expected = {name: count for name, count in truth["calls"].items() if count}
+    assert {name: calls[name] for name in expected} == expected
+
+    is_kernel = activities["kind"].isin("kernel")
+    duration_ns = (activities["end_ns"] - activities["start_ns"])[is_kernel]
+    launched_by = Counter(names[activities["launch"][is_kernel]].tolist())
+    assert (activities["launch"][is_kernel] >= 0).all()
+    assert launched_by == {"cudaLaunchKernel": 1009, "cuLaunchKernel": 101, "cudaGraphLaunch": 5 * 5}
+    assert int(duration_ns.sum()) == sum(kernel["ns"] for kernel in truth["kernels"].values())
