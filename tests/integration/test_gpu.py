@@ -17,13 +17,10 @@ import pillion
 from pillion_probes import CONSTANTS
 
 
-def test_what_a_job_did_with_its_gpu_arrives_from_its_first_call_on(
-    agent: Any, fake_gpu: Callable[..., Any], tmp_path: Path
-) -> None:
-    gpu = fake_gpu()
+def record(gpu: Any, directory: Path, options: tuple[str, ...], *words: str) -> tuple[pillion.Capture, dict[str, Any]]:
+    """The capture of a run of gpu_job, and what the job says of itself."""
     job = gpu.compile(gpu.sources / "gpu_job.c")
-    words = ["launches=1009", "driver=101", "copies=103", "syncs=11", "graphs=5", "streams=4", "threads=3"]
-    command = [sys.executable, "-m", "pillion", "run", "-o", str(tmp_path / "c"), "--", str(job), *words]
+    command = [sys.executable, "-m", "pillion", "run", "-o", str(directory), *options, "--", str(job), *words]
     done = subprocess.run(
         ["env", *(f"{name}={value}" for name, value in gpu.environment().items()), *command],
         check=True,
@@ -31,8 +28,14 @@ def test_what_a_job_did_with_its_gpu_arrives_from_its_first_call_on(
         timeout=120,
         stdin=subprocess.DEVNULL,
     )
-    truth = json.loads(done.stdout.splitlines()[-1])
-    capture = pillion.open(tmp_path / "c")
+    return pillion.open(directory), json.loads(done.stdout.splitlines()[-1])
+
+
+def test_what_a_job_did_with_its_gpu_arrives_from_its_first_call_on(
+    agent: Any, fake_gpu: Callable[..., Any], tmp_path: Path
+) -> None:
+    words = ("launches=1009", "driver=101", "copies=103", "syncs=11", "graphs=5", "streams=4", "threads=3")
+    capture, truth = record(fake_gpu(), tmp_path / "c", (), *words)
     assert not losses(capture)
     events, activities = capture.columns["events"], capture.columns["activities"]
 
