@@ -23,12 +23,15 @@
 #define SPARE_BYTES (16u << 10)
 #define SPARES 8u
 
+enum where { FREE, OUT, FULL }; /* ours, CUPTI's, ours to be read */
+
 static struct {
     pthread_mutex_t mutex; /* a few instructions, some hundred times a second at most */
     uint8_t *pool;         /* the spares are behind the buffers */
     unsigned count;
     uint8_t *free[BUFFERS_MAX]; /* the last one comes first: its pages are there */
     unsigned free_count;
+    uint8_t where[BUFFERS_MAX];            /* enum where */
     struct cupti_buffer full[BUFFERS_MAX]; /* a queue */
     unsigned full_first, full_count;
     bool spare_used[SPARES];
@@ -44,6 +47,15 @@ static uint8_t *spares(void) {
     return buffers.pool + (size_t)buffers.count * BUFFER_BYTES;
 }
 
+static uint8_t *where(const uint8_t *buffer) {
+    return &buffers.where[(size_t)(buffer - buffers.pool) / BUFFER_BYTES];
+}
+
+static void set_free(uint8_t *buffer) {
+    *where(buffer) = FREE;
+    buffers.free[buffers.free_count++] = buffer;
+}
+
 bool cupti_buffers_open(void) {
     if (buffers.pool != NULL)
         return true;
@@ -56,7 +68,7 @@ bool cupti_buffers_open(void) {
     buffers.pool = pool;
     buffers.count = count;
     for (unsigned i = count; i > 0; i--)
-        buffers.free[buffers.free_count++] = buffers.pool + (size_t)(i - 1) * BUFFER_BYTES;
+        set_free(buffers.pool + (size_t)(i - 1) * BUFFER_BYTES);
     pthread_mutex_unlock(&buffers.mutex);
     return true;
 }
@@ -87,6 +99,8 @@ void cupti_buffers_request(uint8_t **buffer, size_t *size, size_t *max_records) 
     pthread_mutex_lock(&buffers.mutex);
     bool is_free = buffers.free_count > 0;
     *buffer = is_free ? buffers.free[--buffers.free_count] : take_spare();
+    if (is_free)
+        *where(*buffer) = OUT;
     pthread_mutex_unlock(&buffers.mutex);
     if (*buffer != NULL)
         *size = is_free ? BUFFER_BYTES : SPARE_BYTES;
@@ -115,12 +129,15 @@ static void lose_records(uint8_t *buffer, size_t valid) {
     lose(count);
 }
 
-/* True if our thread should come. */
+/* True if our thread should come. One that comes after it was reclaimed is nobody's. */
 static bool put(uint8_t *buffer, size_t valid) {
+    if (*where(buffer) != OUT)
+        return false;
     if (valid == 0) {
-        buffers.free[buffers.free_count++] = buffer;
+        set_free(buffer);
         return false;
     }
+    *where(buffer) = FULL;
     buffers.full[(buffers.full_first + buffers.full_count++) % BUFFERS_MAX] = (struct cupti_buffer){buffer, valid};
     unsigned many = buffers.count / WAITING_DIVISOR;
     return buffers.full_count == (many > 0 ? many : 1);
@@ -153,29 +170,21 @@ void cupti_buffers_complete(void *context, uint32_t stream, uint8_t *buffer, siz
 }
 
 bool cupti_buffers_are_out(void) {
+    bool are_out = false;
     pthread_mutex_lock(&buffers.mutex);
-    bool are_out = buffers.free_count + buffers.full_count < buffers.count;
+    for (unsigned i = 0; i < buffers.count; i++)
+        are_out |= buffers.where[i] == OUT;
     for (unsigned i = 0; i < SPARES; i++)
         are_out |= buffers.spare_used[i];
     pthread_mutex_unlock(&buffers.mutex);
     return are_out;
 }
 
-static bool is_full(const uint8_t *bytes) {
-    for (unsigned i = 0; i < buffers.full_count; i++)
-        if (buffers.full[(buffers.full_first + i) % BUFFERS_MAX].bytes == bytes)
-            return true;
-    return false;
-}
-
 void cupti_buffers_reclaim(void) {
     pthread_mutex_lock(&buffers.mutex);
-    buffers.free_count = 0;
-    for (unsigned i = buffers.count; i > 0; i--) {
-        uint8_t *bytes = buffers.pool + (size_t)(i - 1) * BUFFER_BYTES;
-        if (!is_full(bytes))
-            buffers.free[buffers.free_count++] = bytes;
-    }
+    for (unsigned i = buffers.count; i > 0; i--)
+        if (buffers.where[i - 1] == OUT)
+            set_free(buffers.pool + (size_t)(i - 1) * BUFFER_BYTES);
     memset(buffers.spare_used, 0, sizeof buffers.spare_used);
     pthread_mutex_unlock(&buffers.mutex);
 }
@@ -194,7 +203,7 @@ bool cupti_buffers_take(struct cupti_buffer *buffer) {
 
 void cupti_buffers_give_back(const struct cupti_buffer *buffer) {
     pthread_mutex_lock(&buffers.mutex);
-    buffers.free[buffers.free_count++] = buffer->bytes;
+    set_free(buffer->bytes);
     pthread_mutex_unlock(&buffers.mutex);
 }
 

@@ -54,11 +54,17 @@ void cupti_detach(void) {
     }
 }
 
+static bool is_going(void) {
+    return __atomic_load_n(&attachment.state, __ATOMIC_ACQUIRE) == GOING; /* pairs with the release in go() */
+}
+
 int cupti_attach(void **subscriber) {
     int result = CUPTI_SUCCESS;
     uint64_t deadline_ns = pln_now_ns() + GOING_WAIT_NS;
-    while (__atomic_load_n(&attachment.state, __ATOMIC_ACQUIRE) == GOING && pln_now_ns() < deadline_ns)
+    while (is_going() && pln_now_ns() < deadline_ns)
         pause_a_while();
+    if (is_going())
+        return CUPTI_MULTIPLE_SUBSCRIBERS; /* it is ourselves */
     if (!claim(WANTED, ATTACHED)) {
         result = cupti_api.subscribe(&attachment.subscriber, cupti_calls_callback, NULL);
         if (result == CUPTI_SUCCESS)
