@@ -51,3 +51,15 @@ def test_what_a_job_did_with_its_gpu_arrives_from_its_first_call_on(
     assert (activities["launch"][is_kernel] >= 0).all()
     assert launched_by == {"cudaLaunchKernel": 1009, "cuLaunchKernel": 101, "cudaGraphLaunch": 5 * 5}
     assert int(duration_ns.sum()) == sum(kernel["ns"] for kernel in truth["kernels"].values())
+
+
+def test_every_launch_has_the_stack_of_its_place_when_asked_for(
+    agent: Any, fake_gpu: Callable[..., Any], tmp_path: Path
+) -> None:
+    capture, _ = record(fake_gpu(), tmp_path / "c", ("--launch-stacks",), "launches=101", "driver=11", "graphs=5")
+    events, names = capture.columns["events"], np.array(range_names(capture))
+    launches = np.isin(names, ["cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch"]) & (events["depth"] == 0)
+    assert np.count_nonzero(launches) == 101 + 11 + 5
+    assert (events["stack"][launches] > 0).all()
+    inner = np.isin(names, ["cuLaunchKernel", "cuGraphLaunch"]) & (events["depth"] == 1)
+    assert not (events["stack"][inner] > 0).any(), "once for each launch"

@@ -120,6 +120,8 @@ static void begin(struct stack *stack, struct level *level, uint32_t depth, cons
     level->token.value = (uint64_t)stack->epoch << 32 | call->correlation;
     level->token.scope = level->domain == CUPTI_RUNTIME ? PLN_CUDA_RUNTIME : PLN_CUDA_DRIVER;
     level->launches = function.launches && !within_launch(stack, depth);
+    if (level->launches && level->token.ring != NULL)
+        pln_probe_launch(level->token.seq, function.name);
 }
 
 static void enter(uint32_t domain, uint32_t id, const struct cupti_call *call) {

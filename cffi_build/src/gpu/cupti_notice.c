@@ -24,6 +24,7 @@ static void notice(uint32_t scope, uint64_t value, const char *text) {
         .scope = scope,
     };
     pln_hand_over((struct pln_record *)&record);
+    pln_probe(&record);
 }
 
 void cupti_notice(const char *format, ...) {

@@ -11,6 +11,7 @@
 #include "cupti_notice.h"
 #include "cupti_record.h"
 
+#define BATCH 64u  /* 4 KB: still in the nearest cache when it is handed over */
 #define KINDS 256u /* CUPTI has some 60; the last one stands for all beyond */
 
 static struct {
@@ -18,6 +19,8 @@ static struct {
     bool unknown_told[KINDS];
     bool untimed_told;
     bool unreadable_told;
+    struct pln_activity batch[BATCH];
+    unsigned batched;
 } reading;
 
 void cupti_reading_begin(uint32_t epoch) {
@@ -45,17 +48,25 @@ static void lose(const uint8_t *record, int why) {
         cupti_notice("a CUPTI buffer ends within a record or cannot be read: the rest of it is counted as one loss");
 }
 
-static void hand_over(const uint8_t *record, size_t room) {
-    struct pln_activity activity;
-    int result = pln_cupti_read(record, room, cupti_api.version, &activity);
+static void hand_over_batch(void) {
+    for (unsigned i = 0; i < reading.batched; i++)
+        pln_hand_over((struct pln_record *)&reading.batch[i]);
+    pln_probe_batch(reading.batch, reading.batched);
+    reading.batched = 0;
+}
+
+static void add(const uint8_t *record, size_t room) {
+    struct pln_activity *activity = &reading.batch[reading.batched];
+    int result = pln_cupti_read(record, room, cupti_api.version, activity);
     if (result != PLN_CUPTI_MADE) {
         lose(record, result);
         return;
     }
-    activity.epoch = reading.epoch;
-    activity.start_ns = cupti_clock_map(activity.start_ns);
-    activity.end_ns = cupti_clock_map(activity.end_ns);
-    pln_hand_over((struct pln_record *)&activity);
+    activity->epoch = reading.epoch;
+    activity->start_ns = cupti_clock_map(activity->start_ns);
+    activity->end_ns = cupti_clock_map(activity->end_ns);
+    if (++reading.batched == BATCH)
+        hand_over_batch();
 }
 
 /* CUPTI tells where records are, but not how long they are; it may not lead us back or out of the buffer. */
@@ -70,7 +81,7 @@ static void read_buffer(const struct cupti_buffer *buffer) {
             lose(record, PLN_CUPTI_SHORT);
             return;
         }
-        hand_over(record, (size_t)(end - record));
+        add(record, (size_t)(end - record));
         last = record;
     }
 }
@@ -80,4 +91,6 @@ void cupti_read_buffers(void) {
         read_buffer(&buffer);
         cupti_buffers_give_back(&buffer);
     }
+    if (reading.batched > 0)
+        hand_over_batch();
 }

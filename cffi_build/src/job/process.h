@@ -118,7 +118,7 @@ void pln_record_thread(uint32_t tid, uint32_t name);
  * are 0. Without a tid it is of this thread. */
 void pln_submit(struct pln_range range);
 
-/* The same for an activity or a notice, from a source's start(), tick() or stop(): waits a while for the consumer rather
+/* record.c. Writes an activity or a notice, from a source's start(), tick() or stop(): waits a while for the consumer rather
  * than lose it. The tid becomes the caller's. */
 void pln_hand_over(struct pln_record *record);
 
