@@ -56,12 +56,17 @@ _OWNERS = {
     "tensorboard_trace_handler": ("_tensorboard", "tensorboard_trace_handler"),
 }
 
+# What torch.profiler has of torch's own, in a process that has imported torch: `from pillion import ProfilerActivity`.
+_OF_TORCH = {"DeviceType", "ExecutionTraceObserver", "ProfilerActivity", "kineto_available", "supported_activities"}
+
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name == "profiler":  # torch's names; `from pillion import profiler` finds it by itself
         return import_module(f"{__name__}.profiler")
+    if name in _OF_TORCH:
+        return getattr(import_module(f"{__name__}.profiler"), name)
     try:
         module, attribute = _OWNERS[name]
     except KeyError:

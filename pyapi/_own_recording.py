@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from pillion._torch_engine import (
     ProfilerStats,
     TorchEngine,
     TorchOptions,
+    is_private_device,
     run_on_profiler_start,
     run_on_profiler_stop,
     torch_autograd,
@@ -23,6 +25,9 @@ from pillion._torch_engine import (
 if TYPE_CHECKING:
     from pillion._capture import Capture
     from pillion._collector import AgentCollector, OwnCollector
+    from pillion._tables import Columns
+
+_log = logging.getLogger("pillion")
 
 AgentUse = Literal["auto", "require", "never"]
 
@@ -144,6 +149,8 @@ class OwnRecording:
             record_shapes=wants.record_shapes,
             with_stack=wants.with_stack,
             with_flops=wants.with_flops,
+            is_privateuse1=is_private_device(wants.use_device),
+            timeout_s=wants.timeout_s,
         )
         self.stats.parse_kineto_call_duration_us = (time.perf_counter_ns() - begin_ns) // 1000
         begin_ns = time.perf_counter_ns()
@@ -154,6 +161,8 @@ class OwnRecording:
         )
         capture.meta["start_ns"] = trace.origin_ns - offset_ns
         capture.meta["trace_id"] = engine.trace_id
+        if trace.unread:
+            capture.columns["losses"] = _with_unread(capture.columns["losses"], trace.unread, wants.timeout_s or 0, pid)
         self.stats.function_events_build_tree_call_duration_us = (time.perf_counter_ns() - begin_ns) // 1000
 
     def _start_collector(self) -> None:
@@ -197,6 +206,18 @@ def _clock_offset_ns() -> int:
         before_ns, wall_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         readings.append((after_ns - before_ns, wall_ns - (before_ns + after_ns) // 2))
     return min(readings)[1]
+
+
+def _with_unread(losses: Columns, count: int, timeout_s: float, pid: int) -> Columns:
+    """The table ``losses`` with the events of torch that nobody read."""
+    import numpy as np
+
+    from pillion._tables import from_rows
+
+    place = f"torch's events, after post_processing_timeout_s={timeout_s}"
+    _log.warning("%d of %s are left out", count, place)
+    row = from_rows("losses", [("post_processing_timeout", pid, 0, count, place)])
+    return {name: np.concatenate([losses[name], row[name]]) for name in losses}
 
 
 def own_request(rate_hz: int, wait_threshold_us: int, agent: Any) -> RecordRequest:

@@ -33,6 +33,12 @@ class record_function(_Range):
     """
 
     __slots__ = ()
+    __signature__ = inspect.Signature(
+        [
+            inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=str),
+            inspect.Parameter("args", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="str | None"),
+        ]
+    )
 
     def __call__(self, function: _Function) -> _Function:
         """Decorate: every call is a range of its own, from the first step of the body to its end.

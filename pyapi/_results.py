@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
@@ -36,9 +36,26 @@ class Results:
         events = self._finished_events()
         return events.key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
 
-    def table(self, **options: Any) -> str:
-        """The events as text, in the order of torch's table; ``options`` are those of ``EventList.table``."""
-        return self._finished_events().table(**options)
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+    ) -> str:
+        """The events as text: see ``EventList.table``."""
+        return self._finished_events().table(
+            sort_by,
+            row_limit,
+            max_src_column_width,
+            max_name_column_width,
+            max_shapes_column_width,
+            header,
+            top_level_events_only,
+        )
 
     def total_average(self) -> FunctionEventAvg:
         """All events added up."""
@@ -49,14 +66,6 @@ class Results:
         """The self CPU times of all events added up, in µs."""
         return self._finished_events().self_cpu_time_total
 
-    def export_chrome_trace(self, path: str | os.PathLike[str], **_: Any) -> None:
-        """Writes a trace for chrome://tracing and Perfetto, as often as wanted; gzipped where the path ends in ``.gz``.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        self.capture.export_chrome_trace(path)
-
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Writes collapsed stacks with the metric in whole µs, for flame graphs.
 
@@ -66,5 +75,5 @@ class Results:
             OSError: the file cannot be written.
         """
         if not getattr(self, "with_stack", False):
-            raise AssertionError("export_stacks() needs profile(with_stack=True)")
+            raise AssertionError("export_stacks() requires with_stack=True")
         self._finished_events().export_stacks(path, metric)

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 
 class ProfilerAction(enum.Enum):
-    """What a profile does during a step."""
+    """What a profile does during a step. DEVICE_STOPPED is a profile's own: no schedule answers with it."""
 
     NONE = 0
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
+    DEVICE_STOPPED = 4
 
 
 Schedule = Callable[[int], ProfilerAction]
@@ -33,16 +34,16 @@ def schedule(
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
         raise AssertionError(
-            f"a schedule needs numbers of 0 or more and active of 1 or more, not {wait=}, {warmup=}, {active=}, "
-            f"{repeat=}, {skip_first=}"
+            f"Invalid profiler schedule arguments. Got wait={wait} (need >= 0), warmup={warmup} (need >= 0), "
+            f"active={active} (need > 0), repeat={repeat} (need >= 0), skip_first={skip_first} (need >= 0)."
         )
     if warmup == 0:
-        warnings.warn("no warm-up: the first steps that are profiled look slower than they are", stacklevel=2)
+        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
     cycle = wait + warmup + active
 
     def action(step: int) -> ProfilerAction:
         if step < 0:
-            raise AssertionError(f"the step {step} is negative")
+            raise AssertionError(f"Step must be non-negative. Got {step}.")
         step -= skip_first
         if step < 0:
             return ProfilerAction.NONE

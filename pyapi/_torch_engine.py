@@ -20,6 +20,7 @@ class TorchOptions:
     Attributes:
         activities: torch's ProfilerActivity members; None: those of the CPU and of ``use_device``.
         kind: a torch ProfilerState; None: KINETO.
+        timeout_s: reading the result ends after it; None: it is read to its end.
     """
 
     use_device: str | None = None
@@ -33,6 +34,7 @@ class TorchOptions:
     activity_filters: dict[Any, set[str]] = field(default_factory=dict)
     kind: Any = None
     trace_id: Callable[[], str] | None = None
+    timeout_s: float | None = None
 
 
 @dataclass
@@ -79,6 +81,17 @@ def _set_enabled(enabled: bool) -> None:
     torch_profiler = sys.modules.get("torch.autograd.profiler")
     if torch_profiler is not None and torch_autograd() is not None:
         (torch_profiler._run_on_profiler_start if enabled else torch_profiler._run_on_profiler_stop)()
+
+
+def is_private_device(device: str | None) -> bool:
+    """Whether it is torch's private backend, under whatever name that goes."""
+    return device is not None and bool(sys.modules["torch"]._C._get_privateuse1_backend_name() == device)
+
+
+def is_collection_stopped() -> bool:
+    """Whether torch has stopped to collect what a device does, as where its buffers are full."""
+    stopped = getattr(torch_autograd(), "_is_kineto_stopped", None)
+    return bool(stopped is not None and stopped())
 
 
 def default_trace_id() -> str:

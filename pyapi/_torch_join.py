@@ -24,8 +24,9 @@ from pillion._torch_activities import (
     torch_activities,
 )
 from pillion._torch_texts import AppendedTexts, append_stacks
-from pillion._torch_trace import MEMORY, TorchTrace, lazy_reader
+from pillion._torch_trace import TorchTrace, lazy_reader
 from pillion.model import Detail
+from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
 from pillion.model.memory import in_any_interval, sums_in_intervals
 from pillion.model.nesting import depths, interval_parents
 from pillion_probes.layout import CONSTANTS

@@ -6,6 +6,7 @@ give seldom (stacks, shapes, concrete inputs) is read only where it was recorded
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pillion._tables import Array, Labels
+from pillion.model.memory import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 from pillion.model.rows import UTILITY_RANGES
 
-MEMORY, OUT_OF_MEMORY = "[memory]", "[OutOfMemory]"
+_MEMORY = (MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME)
 _PART = 65_536  # events read at a time
+_TIMED_PART = 1_024  # the same under a timeout: some 2 ms
 # Kinds of events that are always on the CPU: asking each event's device costs seven times what any other getter does.
 _ON_CPU = ("cpu_op", "user_annotation", "python_function")
 _UNLISTED_FRAMES = (
@@ -41,6 +44,7 @@ class TorchTrace:
         memory: rows of memory records.
         texts: what name, overload and shapes index; row 0 is "".
         stacks: what stack indexes: entries innermost first; row 0 is empty.
+        unread: how many events there were no time for.
     """
 
     columns: dict[str, Any]
@@ -49,6 +53,7 @@ class TorchTrace:
     texts: list[str]
     stacks: list[tuple[str, ...]]
     origin_ns: int
+    unread: int = 0
 
 
 class _Interned:
@@ -99,31 +104,45 @@ def read_trace(
     with_stack: bool = False,
     with_flops: bool = False,
     is_privateuse1: bool = False,
+    timeout_s: float | None = None,
 ) -> TorchTrace:
     """The columns of a result of ``torch.autograd._disable_profiler()``.
+
+    Args:
+        timeout_s: the events that are read within this time; None: all.
 
     Raises:
         RuntimeError: an event is linked to a negative number.
     """
     wanted = _Wanted(use_device, record_shapes, with_stack, with_flops, is_privateuse1)
     texts, stacks, kinds = _Interned(""), _Interned(()), _Interned("cpu_op")
-    parts = [_read_part(_Reader(events), wanted, texts, stacks, kinds) for events in _consumed(result.events())]
+    events = result.events()
+    parts = [_read_part(_Reader(part), wanted, texts, stacks, kinds) for part in _consumed(events, timeout_s)]
     columns: dict[str, Any] = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
     columns["kind"] = Labels(columns["kind"], tuple(kinds.known))
-    memory = np.flatnonzero(_named(columns["name"], texts, (MEMORY, OUT_OF_MEMORY)))
+    memory = np.flatnonzero(_named(columns["name"], texts, _MEMORY))
     hidden = columns.pop("hidden") | _named(columns["name"], texts, UTILITY_RANGES)
-    return TorchTrace(columns, hidden, memory, list(texts.known), list(stacks.known), result.trace_start_ns())
+    return TorchTrace(
+        columns, hidden, memory, list(texts.known), list(stacks.known), result.trace_start_ns(), len(events)
+    )
 
 
-def _consumed(events: list[Any]) -> Iterator[list[Any]]:
-    """The events in parts, each gone once it is read: torch's objects take 340 bytes each, our columns 90."""
+def _consumed(events: list[Any], timeout_s: float | None = None) -> Iterator[list[Any]]:
+    """The events in parts, each gone once it is read: torch's objects take 340 bytes each, our columns 90.
+
+    After the timeout no more are taken; what is left stays in ``events``. There is one part at least, if an empty one.
+    """
+    end_s = None if timeout_s is None else time.monotonic() + timeout_s
+    size = _PART if end_s is None else _TIMED_PART
     events.reverse()
-    while True:
-        part = events[: -_PART - 1 : -1]
-        del events[-_PART:]
+    yielded = False
+    while events and (end_s is None or time.monotonic() < end_s):
+        part = events[: -size - 1 : -1]
+        del events[-size:]
+        yielded = True
         yield part
-        if not events:
-            return
+    if not yielded:
+        yield []
 
 
 def _read_part(
@@ -152,7 +171,7 @@ def _read_part(
     columns["hidden"] = (
         reader.numbers("is_hidden_event", "?") if reader.has("is_hidden_event") else np.zeros(count, "?")
     )
-    is_memory = np.flatnonzero(_named(columns["name"], texts, (MEMORY, OUT_OF_MEMORY)))
+    is_memory = np.flatnonzero(_named(columns["name"], texts, _MEMORY))
     columns["bytes"] = np.zeros(count, np.int64)
     columns["bytes"][is_memory] = reader.numbers("nbytes", "i8", is_memory)
     if reader.has("overload_name"):

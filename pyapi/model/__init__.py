@@ -3,6 +3,7 @@
 from pillion.model.average import FunctionEventAvg
 from pillion.model.event import DeviceType, FunctionEvent, Interval, Kernel
 from pillion.model.event_list import EventList, event_list
+from pillion.model.event_metadata import EventMetadata
 from pillion.model.memory import MemRecordsAcc
 from pillion.model.rows import Detail
 from pillion.model.strings import StringTable
@@ -11,6 +12,7 @@ __all__ = [
     "Detail",
     "DeviceType",
     "EventList",
+    "EventMetadata",
     "FunctionEvent",
     "FunctionEventAvg",
     "Interval",

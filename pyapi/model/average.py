@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pillion.model.event import FunctionEvent, device_type
-from pillion.model.times import FormattedTimes, renamed
+from pillion.model.times import FormattedTimes
 
 _SUMMED = (
     "count",
@@ -43,8 +43,6 @@ class FunctionEventAvg(FormattedTimes):
 
     Beyond torch's it has ``on_cpu_ns``, ``self_on_cpu_ns``, ``off_cpu_ns`` and ``samples``, summed alike.
     """
-
-    cuda_time = renamed("cuda_time", "device_time")
 
     def __init__(self) -> None:
         self.key: str | None = None

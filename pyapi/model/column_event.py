@@ -13,6 +13,7 @@ from typing import Any
 from pillion._tables import column
 from pillion.model.columns import EventColumns
 from pillion.model.event import FunctionEvent, Interval, Kernel, device_type
+from pillion.model.event_metadata import event_metadata
 
 
 class ColumnEvent(FunctionEvent):
@@ -84,7 +85,8 @@ class ColumnEvent(FunctionEvent):
         if values is None:
             return _DETAILS[name]
         columns = self._columns
-        return values[columns.count + columns.listed[self._row - columns.count] if self._is_activity else self._row]
+        value = values[columns.count + columns.listed[self._row - columns.count] if self._is_activity else self._row]
+        return event_metadata(value) if name == "event_metadata" else value
 
     def _of_table(self, name: str, of_activity: Any) -> Any:
         """A value of the event's row of the events table."""

@@ -7,6 +7,7 @@ import functools
 import sys
 from typing import Any, NamedTuple
 
+from pillion.model.event_metadata import EventMetadata, event_metadata
 from pillion.model.times import FormattedTimes, renamed
 
 USER_SCOPE = 7  # at::RecordScope::USER_SCOPE: what record_function emits
@@ -122,12 +123,16 @@ class FunctionEvent(FormattedTimes):
     kernels: list[Kernel]
     cpu_children: list[FunctionEvent]
     cpu_parent: FunctionEvent | None
+    event_metadata: EventMetadata | None
 
-    cuda_time = renamed("cuda_time", "device_time")
     cuda_time_total = renamed("cuda_time_total", "device_time_total")
-    self_cuda_time_total = renamed("self_cuda_time_total", "self_device_time_total")
-    self_cuda_memory_usage = renamed("self_cuda_memory_usage", "self_device_memory_usage")
-    metadata_json = renamed("metadata_json", "_metadata_json")
+    self_cuda_time_total = renamed(
+        "self_cuda_time_total", "self_device_time_total", ". Use `self_device_time_total` instead."
+    )
+    self_cuda_memory_usage = renamed(
+        "self_cuda_memory_usage", "self_device_memory_usage", ". Use `self_device_memory_usage` instead."
+    )
+    metadata_json = renamed("metadata_json", "_metadata_json", advice=". Use `event_metadata` instead.")
 
     def __init__(  # every argument that is not named below becomes the attribute of its name
         self,
@@ -181,7 +186,7 @@ class FunctionEvent(FormattedTimes):
         self.time_range = Interval(start_us, end_us)
         self.device_resource_id = thread if device_resource_id is None else device_resource_id
         self._metadata_json = metadata_json
-        self.event_metadata = extra_meta or None
+        self.event_metadata = event_metadata(extra_meta)
         self.kernels = []
         self.cpu_children = []
         self.cpu_parent = None

@@ -11,6 +11,8 @@ import numpy as np
 
 from pillion._tables import Array
 
+MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME = "[memory]", "[OutOfMemory]"
+
 
 class MemRecordsAcc:
     """Finds allocation records by time.

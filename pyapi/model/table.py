@@ -78,6 +78,7 @@ class EventTable:
         return "".join(f"{cell!s:{column.align}{column.width}}{_SPACING}" for column, cell in zip(self._columns, cells))
 
     def _event_lines(self, event: Any) -> list[str]:
+        self._set_shares(event)
         lines = [self._row([column.cell(event) for column in self._columns])]
         if self._source_width:
             place = [column.header for column in self._columns].index("Source Location")
@@ -86,6 +87,14 @@ class EventTable:
                 cells[place] = _cut_left(entry, self._source_width)
                 lines.append(self._row(cells))
         return lines
+
+    def _set_shares(self, event: Any) -> None:
+        """torch leaves the shares on the events that a table showed, so programs look for them there."""
+        of = self._of
+        event.self_cpu_percent = format_share(event.self_cpu_time_total, of.self_cpu_us)
+        event.total_cpu_percent = 0 if event.is_async else format_share(event.cpu_time_total, of.self_cpu_us)
+        if of.has_device_time:
+            event.total_device_percent = format_share(event.self_device_time_total, of.self_device_us)
 
     def _time(self, time_us: float) -> str:
         return format_time(time_us, self._time_unit)
@@ -107,26 +116,19 @@ class EventTable:
         return columns
 
     def _cpu_columns(self) -> list[_Column]:
-        def share(time_us: float) -> str:
-            return format_share(time_us, self._of.self_cpu_us)
-
         return [
-            _Column("Self CPU %", lambda event: share(event.self_cpu_time_total)),
+            _Column("Self CPU %", lambda event: event.self_cpu_percent),
             _Column("Self CPU", lambda event: self._time(event.self_cpu_time_total)),
-            _Column("CPU total %", lambda event: 0 if event.is_async else share(event.cpu_time_total)),
+            _Column("CPU total %", lambda event: event.total_cpu_percent),
             _Column("CPU total", lambda event: self._time(event.cpu_time_total)),
             _Column("CPU time avg", lambda event: self._time(event.cpu_time)),
         ]
 
     def _device_columns(self) -> list[_Column]:
         name = self._device_name
-
-        def share(time_us: float) -> str:
-            return format_share(time_us, self._of.self_device_us)
-
         return [
             _Column(f"Self {name}", lambda event: self._time(event.self_device_time_total)),
-            _Column(f"Self {name} %", lambda event: share(event.self_device_time_total)),
+            _Column(f"Self {name} %", lambda event: event.total_device_percent),
             _Column(f"{name} total", lambda event: self._time(event.device_time_total)),
             _Column(f"{name} time avg", lambda event: self._time(event.device_time)),
         ]

@@ -8,6 +8,20 @@ from typing import Any
 from pillion.model.units import format_time
 
 
+def renamed(old: str, new: str, advice: str | None = None) -> property:
+    """A property of an older name, which reads the newer one and warns of it.
+
+    Args:
+        advice: what the warning says after the older name: torch's words, as programs filter warnings by them.
+    """
+
+    def read(self: Any) -> Any:
+        warnings.warn(f"`{old}` is deprecated{advice or f'. Use `{new}` instead.'}", FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(read, doc=f"The older name of ``{new}``.")
+
+
 class FormattedTimes:
     """Times as text, and averages over ``count``. A subclass has the totals, in microseconds."""
 
@@ -16,6 +30,13 @@ class FormattedTimes:
     self_cpu_time_total: float
     device_time_total: float
     self_device_time_total: float
+
+    # Shares as text, "12.34%", of the last table that showed it.
+    self_cpu_percent: Any = -1
+    total_cpu_percent: Any = -1
+    total_device_percent: Any = -1
+
+    cuda_time = renamed("cuda_time", "device_time", advice=", please use `device_time` instead.")
 
     @property
     def cpu_time(self) -> float:
@@ -50,13 +71,3 @@ class FormattedTimes:
     @property
     def self_device_time_total_str(self) -> str:
         return format_time(self.self_device_time_total)
-
-
-def renamed(old: str, new: str) -> property:
-    """A property of an older name, which reads the newer one and warns of it, as torch's does."""
-
-    def read(self: Any) -> Any:
-        warnings.warn(f"`{old}` is deprecated; use `{new}`", FutureWarning, stacklevel=2)
-        return getattr(self, new)
-
-    return property(read, doc=f"The older name of ``{new}``.")

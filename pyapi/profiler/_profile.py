@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pillion._own_recording import AgentUse, OwnRecording, claim, own_request, release
 from pillion._results import Results
 from pillion._torch_engine import ProfilerStats, TorchOptions, default_trace_id, torch_autograd
+from pillion._torch_options import with_events
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
@@ -37,7 +40,8 @@ class profile(Results):
         use_kineto, use_cpu, experimental_config, activity_filters: torch's.
         acc_events: keep the events of earlier cycles, after those of the last.
         custom_trace_id_callback: makes the trace's id.
-        post_processing_timeout_s: checked, but results are not cut short.
+        post_processing_timeout_s: reading what torch recorded ends after this time, in s; what was not read is counted
+            in the table ``losses``. None: it is read to its end.
         agent: as in ``pillion.profile``; by default no agent is asked, so that tables are torch's to the letter.
     """
 
@@ -63,21 +67,24 @@ class profile(Results):
     ) -> None:
         self.enabled = enabled
         if use_cuda and enabled:
-            message = "`use_cuda` will be removed; use `use_device='cuda'`"
-            warnings.warn(message, FutureWarning, stacklevel=2)
+            warnings.warn(
+                "The attribute `use_cuda` will be deprecated soon, please use ``use_device = 'cuda'`` instead.",
+                FutureWarning,
+                stacklevel=2,
+            )
             use_device = "cuda"
         self.use_cpu, self.use_kineto = use_cpu, use_kineto
         if enabled and not use_cpu and not use_kineto:
-            raise AssertionError("a profile of devices only, use_cpu=False, needs use_kineto=True")
+            raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
         self.use_device = _usable_device(use_device) if enabled else None
         self.use_cuda = self.use_device == "cuda"
         if enabled and not use_cpu and self.use_device is None:
-            raise AssertionError("profile() has nothing to record: neither the CPU nor a device")
-        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
-            raise ValueError("post_processing_timeout_s must not be negative")
+            raise AssertionError("No activities specified for the profiler")
+        if enabled and post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError("post_processing_timeout_s must be non-negative")
         self.record_shapes, self.with_flops = record_shapes or with_flops, with_flops
         self.profile_memory, self.with_stack, self.with_modules = profile_memory, with_stack, with_modules
-        self.experimental_config = experimental_config
+        self.experimental_config = with_events(experimental_config)
         self.acc_events = acc_events
         self.custom_trace_id_callback = custom_trace_id_callback
         self.post_processing_timeout_s = post_processing_timeout_s
@@ -91,6 +98,12 @@ class profile(Results):
         self._is_running = False
         self._events: EventList | None = None
         self._earlier: EventList | None = None
+        self.profiling_start_time_ns = 0
+        self.profiling_end_time_ns = 0
+        self.kineto_activities: set[Any] = set()
+        self.profiler_kind: Any = None
+        if enabled:
+            self._torch_options()  # says at once what torch cannot do
 
     def __enter__(self) -> profile:
         """Starts recording.
@@ -113,6 +126,7 @@ class profile(Results):
         if not self.enabled or self._pid != os.getpid() or self._recording is None:
             return
         self._is_running = False
+        self.profiling_end_time_ns = time.perf_counter_ns()
         try:
             failure = self._recording.stop()
         finally:
@@ -146,6 +160,7 @@ class profile(Results):
             release(self._pid)
             raise
         self._is_running = True
+        self.profiling_start_time_ns = time.perf_counter_ns()
 
     def default_trace_id(self) -> str:
         """32 upper-case hexadecimal digits, each time others."""
@@ -166,6 +181,25 @@ class profile(Results):
         """Switches some of torch's activities off and on while it runs."""
         if self._recording is not None and self._recording.torch is not None:
             self._recording.torch.toggle(enabled, activities)
+
+    def export_chrome_trace(
+        self,
+        path: str | os.PathLike[str],
+        metadata: dict[str, str] | None = None,
+        use_python_export: bool = False,
+    ) -> None:
+        """Writes a trace for chrome://tracing and Perfetto, as often as wanted; gzipped where the path ends in ``.gz``.
+
+        Args:
+            metadata: members of the trace, each as JSON.
+            use_python_export: accepted for torch's sake; there is one export.
+
+        Raises:
+            OSError: the file cannot be written.
+            ValueError: some metadata is no JSON.
+        """
+        self.capture.meta["trace_metadata"] = {key: json.loads(value) for key, value in (metadata or {}).items()}
+        self.capture.export_chrome_trace(path)
 
     @property
     def kineto_results(self) -> Any:
@@ -247,6 +281,7 @@ class profile(Results):
         autograd = torch_autograd()
         if autograd is None:
             return None
+        self.kineto_activities, self.profiler_kind = self._activities(autograd), self._kind(autograd)
         return TorchOptions(
             use_device=self.use_device,
             record_shapes=self.record_shapes,
@@ -255,9 +290,10 @@ class profile(Results):
             with_flops=self.with_flops,
             with_modules=self.with_modules,
             experimental_config=self.experimental_config,
-            activities=self._activities(autograd),
+            activities=self.kineto_activities,
             activity_filters=self.activity_filters,
-            kind=self._kind(autograd),
+            kind=self.profiler_kind,
+            timeout_s=self.post_processing_timeout_s,
             trace_id=lambda: self.trace_id,
         )
 
@@ -270,8 +306,12 @@ class profile(Results):
         activity = getattr(kinds, name, None)
         if self.use_kineto and activity in supported:
             return chosen | {activity}
-        if not self.use_cpu or name in ("XPU", "MTIA", "HPU"):
-            raise AssertionError(f"times of {self.use_device} need use_kineto=True and a torch that traces it")
+        if name in ("XPU", "MTIA", "HPU"):
+            raise AssertionError(
+                f"Legacy {name} profiling is not supported. Requires use_kineto=True on {name} devices."
+            )
+        if not self.use_cpu:
+            raise AssertionError(f"Legacy {self.use_device} profiling requires use_cpu=True")
         return chosen
 
     def _kind(self, autograd: Any) -> Any:

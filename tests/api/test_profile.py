@@ -120,12 +120,25 @@ def test_a_second_profile_at_the_same_time_is_a_runtime_error_from_every_thread(
     assert counts(prof) == {"goes on": 3}
 
 
-def test_entering_twice_is_a_runtime_error() -> None:
+def test_entering_while_it_runs_is_a_runtime_error() -> None:
     prof = profile(agent="never")
     with prof, pytest.raises(RuntimeError, match="entered before"):
         prof.__enter__()
-    with pytest.raises(RuntimeError, match="entered before"), prof:
-        pass
+
+
+@pytest.mark.parametrize("acc_events", [False, True])
+def test_a_profile_that_was_stopped_can_be_started_again(acc_events: bool) -> None:
+    """As servers do that profile on demand."""
+    prof = profile(agent="never", acc_events=acc_events)
+    prof.stop()  # nothing runs, so nothing ends
+    for name in ("first", "second", "third"):
+        prof.start()
+        emit(name, 3)
+        prof.stop()
+        emit("between", 5)
+    assert counts(prof) == ({"first": 3, "second": 3, "third": 3} if acc_events else {"third": 3})
+    with pytest.raises(RuntimeError, match="step"):
+        prof.step()
 
 
 def test_exceptions_pass_and_what_was_recorded_stays() -> None:
