@@ -89,13 +89,17 @@ class Cycles(TraceMetadata):
 
     def stop_trace(self) -> None:
         """Ends the cycle; its results are the profile's from now on."""
+        self._stop(is_kept=True)
+
+    def _stop(self, is_kept: bool) -> None:
         recording, self._recording = self._recording, None
         assert recording is not None, "prepare_trace() comes first"
-        if self.acc_events and self._last is not None:
-            self._earlier.insert(0, self._last.capture.function_events)
         if self.execution_trace_observer:
             self.execution_trace_observer.stop()
-        self._last = recording
+        if is_kept:
+            if self.acc_events and self._last is not None:
+                self._earlier.insert(0, self._last.capture.function_events)
+            self._last = recording
         failure = recording.stop()
         if failure:
             warnings.warn(f"pillion: {failure}; what was recorded before is kept", RuntimeWarning, stacklevel=4)
@@ -126,13 +130,13 @@ class Cycles(TraceMetadata):
         if before is ProfilerAction.WARMUP and after in (ProfilerAction.NONE, ProfilerAction.DEVICE_STOPPED):
             if after is ProfilerAction.NONE:
                 warnings.warn("Incorrect schedule: WARMUP followed by NONE", stacklevel=3)
-            self._end(before, is_ready=after is ProfilerAction.DEVICE_STOPPED)
+            self._end(is_ready=after is ProfilerAction.DEVICE_STOPPED)
         elif before is ProfilerAction.RECORD and after not in _RECORDS:
             if after is not ProfilerAction.DEVICE_STOPPED:
                 warnings.warn(f"Incorrect schedule: RECORD followed by {after.name}", stacklevel=3)
-            self._end(before, is_ready=after is ProfilerAction.DEVICE_STOPPED)
+            self._end(is_ready=after is ProfilerAction.DEVICE_STOPPED)
         elif before is ProfilerAction.RECORD_AND_SAVE:
-            self._end(before, is_ready=True)
+            self._end(is_ready=True)
         if after in (ProfilerAction.NONE, ProfilerAction.DEVICE_STOPPED):
             return
         if self._recording is None:
@@ -140,18 +144,20 @@ class Cycles(TraceMetadata):
         if after in _RECORDS and self._recording is not None and not self._recording.is_started:
             self.start_trace()
 
-    def _end(self, action: ProfilerAction, is_ready: bool) -> None:
-        """Ends the cycle that runs or warms up, if any."""
-        if action is ProfilerAction.WARMUP and self._recording is not None:
+    def _end(self, is_ready: bool) -> None:
+        """Ends the cycle that runs or warms up, if any; one that recorded no step leaves the results as they are."""
+        if self._recording is None:
+            return
+        is_whole = self._recording.is_started
+        if not is_whole:
             self.start_trace()  # torch's engine only ends what began
-        if self._recording is not None:
-            self.stop_trace()
-            if is_ready and self.on_trace_ready is not None:
-                self.on_trace_ready(self)
+        self._stop(is_kept=is_whole or is_ready)
+        if is_ready and self.on_trace_ready is not None:
+            self.on_trace_ready(self)
 
     def _end_all(self) -> None:
         """The profile ends."""
-        self._end(self.current_action, is_ready=self.current_action in _RECORDS)
+        self._end(is_ready=self.current_action in _RECORDS)
         self.current_action = self._scheduled
 
     def _begin_step(self) -> None:

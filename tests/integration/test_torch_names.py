@@ -147,6 +147,25 @@ def test_the_members_of_the_enum_are_torchs() -> None:
     ]
 
 
+# What a tracer's texts may be, by the name of what torch makes values of them with.
+TEXTS = {
+    "int": st.integers(-(2**40), 2**40).map(str),
+    "float": st.floats(allow_nan=False).map(str),
+    "loads": st.sampled_from(["[1, 2, 3]", "[]", '{"blocks": 2.5}', "null"]),
+    "_to_str": st.sampled_from(['"ncclAllReduce"', "plain", "", '"']),
+    "_to_bool": st.sampled_from(["1", "true", "0", "false", ""]),
+}
+KEYS = {key: TEXTS[convert.__name__] for key, (_, convert) in their_model._EVENT_METADATA_KEYS.items()}
+
+
+@given(st.fixed_dictionaries({}, optional={**KEYS, "unknown": st.just("1")}))
+def test_metadata_of_an_event_is_torchs(texts: dict[str, str]) -> None:
+    mine, expected = (of.FunctionEvent(1, "x", 2, 3.0, 4.0, extra_meta=texts) for of in (ours, their_model))
+    assert mine.event_metadata == expected.event_metadata
+    if expected.event_metadata is not None:
+        assert mine.event_metadata._asdict() == expected.event_metadata._asdict()
+
+
 # ---- warnings and errors: the same call of both ----
 
 
