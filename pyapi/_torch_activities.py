@@ -14,6 +14,7 @@ from pillion._launches import causes
 from pillion._tables import Array, Columns, Labels, Tables, column, length
 from pillion._torch_texts import AppendedTexts
 from pillion._torch_trace import TorchTrace
+from pillion.model.memory import MEMORY_EVENT_NAME
 from pillion.model.rows import UNLISTED
 
 MEMORY_DEVICES = {"cpu_memory": (0, 2, 5), "device_memory": (1, 6, 12, 20)}  # CPU, MKLDNN, IDEEP; CUDA, HIP, XPU, …
@@ -166,8 +167,11 @@ def device_detail(trace: TorchTrace, devices: Array, outside_rows: Array) -> dic
     outside = np.isin(devices, outside_rows)
     numbers = of["number"][devices].copy()
     shown = ~trace.hidden
-    # torch numbers these on from the greatest of the others.
-    numbers[outside] = int(of["number"][shown].max(initial=0)) + 1 + np.arange(int(outside.sum()))
+    # torch numbers these on from the greatest of the others, what could not be allocated last.
+    is_allocation = of["name"] == (trace.texts.index(MEMORY_EVENT_NAME) if MEMORY_EVENT_NAME in trace.texts else -1)
+    places = np.flatnonzero(outside)
+    places = places[np.lexsort((devices[places], ~is_allocation[devices[places]]))]
+    numbers[places] = int(of["number"][shown].max(initial=0)) + 1 + np.arange(len(places))
     return {
         "listed": np.where(is_memory, outside, shown[devices]),
         "device_type": np.where(is_memory, 0, of["device_type"][devices]),

@@ -95,6 +95,7 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
         use_device=use_device,
         thread=np.concatenate([own_threads, threads[ranges]])[order],
         number=number,
+        hidden=is_hidden if is_hidden.any() else None,
         legacy=legacy,
         device=work.detail,
         read=read,

@@ -182,7 +182,7 @@ def _read_part(
         columns["stack"] = stacks.codes(map(_listed_frames, reader.values("stack")), count)
     if wanted.with_flops:
         columns["flops"] = reader.numbers("flops", "i8")
-    if wanted.use_device:
+    if wanted.use_device == "cuda" or wanted.is_privateuse1:
         getter = "privateuse1_elapsed_us" if wanted.is_privateuse1 else "cuda_elapsed_us"
         columns["kernel_ns"] = _fallback_times(reader, getter, columns)
     return columns
@@ -233,6 +233,7 @@ _GETTERS = {
     "kwinputs": "kwinputs",
     "_metadata_json": "metadata_json",
     "event_metadata": "extra_meta",
+    "external_id": "external_id",
     "flow_id": "flow_id",
     "flow_type": "flow_type",
     "flow_start": "flow_start",

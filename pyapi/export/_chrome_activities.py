@@ -11,15 +11,9 @@ from pillion.export._details import activity_details
 from pillion.export._json_rows import Elements, microseconds, quoted
 from pillion.export._links import launches
 from pillion.export._rows import Dictionary, chunks, joined, only, pick, words
+from pillion.model.column_event import ACTIVITY_TYPES
 
-# Kineto's categories, where they are not the kind itself.
-_CATEGORIES = {
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-    "sync": "cuda_sync",
-    "user_annotation": "gpu_user_annotation",
-    "memory": "cpu_instant_event",
-}
+_CATEGORIES = {**ACTIVITY_TYPES, "memory": "cpu_instant_event"}
 
 
 def write_activities(elements: Elements, tables: Tables, start_ns: int) -> None:

@@ -12,28 +12,31 @@ from pillion.model.event import FunctionEvent
 _CLEAN = str.maketrans(" ;\t\n", "____")
 
 
-def write_event_trace(events: Iterable[FunctionEvent], path: str | os.PathLike[str]) -> None:
-    """An array of X events, microseconds from the start of the trace. Events without a trace_name are left out.
+def write_event_trace(
+    events: Iterable[FunctionEvent], path: str | os.PathLike[str], use_device: str | None = None
+) -> None:
+    """An array of X events, microseconds from the start of the trace, and the begin of a flow (s) for each kernel.
+
+    Events without a trace_name are left out.
+
+    Args:
+        use_device: of the kernels; None stands for "cuda", as in torch.
 
     Raises:
         OSError: the file cannot be written.
     """
     with text_output(path) as file:
-        separator = "["
+        separator, flows, category = "[", 0, f"cpu_to_{use_device or 'cuda'}"
         for event in events:
             if event.trace_name is None:
                 continue
             thread = f" node_id:{event.node_id}, thread_id:{event.thread} " if event.is_remote else event.thread
-            slice_ = {
-                "name": event.trace_name,
-                "ph": "X",
-                "ts": event.time_range.start,
-                "dur": event.time_range.elapsed_us(),
-                "tid": thread,
-                "pid": "CPU functions",
-                "args": {},
-            }
-            file.write(separator + json.dumps(slice_))
+            common = {"name": event.trace_name, "ts": event.time_range.start, "pid": "CPU functions", "args": {}}
+            elements = [{**common, "ph": "X", "dur": event.time_range.elapsed_us(), "tid": thread}]
+            for _ in event.kernels:
+                elements.append({**common, "ph": "s", "tid": event.thread, "id": flows, "cat": category})
+                flows += 1
+            file.write(separator + ",\n".join(map(json.dumps, elements)))
             separator = ",\n"
         file.write("[]\n" if separator == "[" else "]\n")
 

@@ -106,6 +106,14 @@ def _alone(values: dict[str, Any]) -> FunctionEvent:
     return event
 
 
+# Kineto's categories of activities, where they are not the kind itself.
+ACTIVITY_TYPES = {
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "sync": "cuda_sync",
+    "user_annotation": "gpu_user_annotation",
+}
+
 # What a copy of an event leaves behind.
 _RELATIVES = {"_columns", "_siblings", "_place", "_parent", "cpu_children"}
 
@@ -115,6 +123,7 @@ _DETAILS: dict[str, Any] = {
     "kwinputs": None,
     "_metadata_json": None,
     "event_metadata": None,
+    "external_id": None,
     "flow_id": None,
     "flow_type": None,
     "flow_start": None,
@@ -148,12 +157,13 @@ def _children(event: ColumnEvent) -> list[FunctionEvent]:
 def _kernels(event: ColumnEvent) -> list[Kernel]:
     columns = event._columns
     order, begins = columns.kernels
-    work, names = columns.activities, columns.names
+    work, names, origin = columns.activities, columns.names, columns.origin_ns
     made = [
         Kernel(
             names[int(work["name"][row])],
             int(work["device"][row]),
-            (int(work["end_ns"][row] - work["start_ns"][row])) / 1e3,
+            # in floats of both ends, as torch does it
+            int(work["end_ns"][row] - origin) / 1e3 - int(work["start_ns"][row] - origin) / 1e3,
         )
         for row in order[begins[event._place] : begins[event._place + 1]].tolist()
     ]
@@ -172,6 +182,11 @@ def _id(event: ColumnEvent) -> int:
     return int(event._of_table("external_id", 0)) or event._row
 
 
+def _external_id(event: ColumnEvent) -> int:
+    of_torch = event._detail("external_id")
+    return int(event._of_table("external_id", 0)) if of_torch is None else int(of_torch)
+
+
 def _resource(event: ColumnEvent) -> int:
     return int(event._of_activity("stream")) if event._is_activity else int(event._columns.events["tid"][event._row])
 
@@ -188,7 +203,10 @@ def _fwd_thread(event: ColumnEvent) -> int | None:
 
 
 def _activity_type(event: ColumnEvent) -> str:
-    return str(event._of_activity("kind") if event._is_activity else event._columns.category[event._row])
+    if not event._is_activity:
+        return str(event._columns.category[event._row])
+    kind = event._of_activity("kind")
+    return ACTIVITY_TYPES.get(kind, str(kind))
 
 
 def _number(name: str) -> Callable[[ColumnEvent], int]:
@@ -225,7 +243,7 @@ _READERS: dict[str, Callable[[ColumnEvent], Any]] = {
     "is_user_annotation": lambda event: bool(event._columns.is_annotation[event._place]),
     "is_python_function": lambda event: event.activity_type == "python_function",
     "activity_type": _activity_type,
-    "external_id": lambda event: int(event._of_table("external_id", 0)),
+    "external_id": _external_id,
     "cpu_children": _children,
     "kernels": _kernels,
     "count": lambda event: 1,

@@ -208,7 +208,7 @@ class EventList(list[Any]):
         """
         from pillion.export.event_trace import write_event_trace
 
-        write_event_trace(self, path)
+        write_event_trace(self, path, self._use_device)
 
     def supported_export_stacks_metrics(self) -> list[str]:
         """What ``export_stacks`` can weigh stacks by."""

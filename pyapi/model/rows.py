@@ -41,6 +41,7 @@ class Detail:
         use_device: the device whose times the lists show, or None.
         thread: the thread of each event in torch's numbers.
         number: the id of each event in torch's numbers.
+        hidden: mask of the events that torch keeps out of its lists.
         legacy: mask of the events that carry the time of their kernels themselves.
         device: for each activity ``listed`` (whether torch lists it), ``device_type``, ``annotation``, ``thread``,
             ``number``, ``cpu_memory`` and ``device_memory``, as far as they are known.
@@ -50,6 +51,7 @@ class Detail:
     use_device: str | None = None
     thread: Array | None = None
     number: Array | None = None
+    hidden: Array | None = None
     legacy: Array | None = None
     device: dict[str, Array] = field(default_factory=dict)
     read: Callable[[str], Sequence[Any] | None] = lambda name: None
@@ -78,6 +80,8 @@ class EventRows:
         self.listed = np.flatnonzero(~tables["activities"]["kind"].isin(*UNLISTED) if listed is None else listed)
         self.activities = _taken(tables["activities"], self.listed)
         event_name, self.names, self._dropped = self._shown_names(self.events["name"])
+        if self.detail.hidden is not None:
+            self._dropped = self._dropped | self.detail.hidden
         self.name = np.concatenate([event_name, self._shown_names(self.activities["name"])[0]])
         self._nest()
         self.rows = self._in_order()
