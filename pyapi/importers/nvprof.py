@@ -12,6 +12,7 @@ from pillion._capture import Capture
 from pillion._demangle import demangled
 from pillion._tables import Array, Columns
 from pillion.importers.assembly import imported
+from pillion.importers.cuda_names import DRIVER_NAMES, RUNTIME_NAMES
 from pillion.importers.database import Database
 from pillion.importers.gpu_profile import (
     KERNEL_COLUMNS,
@@ -29,38 +30,6 @@ MARKS = ("StringTable",)  # with tables of CUPTI_ACTIVITY_KIND_*
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 _START, _END, _INSTANT = 2, 4, 1  # MARKER.flags
 _PROCESS, _THREAD = 1, 2  # NAME.objectKind
-
-# CUPTI numbers the runtime's functions; these are the ones that jobs call.
-_RUNTIME_NAMES = {
-    1: "cudaDriverGetVersion",
-    3: "cudaGetDeviceCount",
-    4: "cudaGetDeviceProperties",
-    10: "cudaGetLastError",
-    13: "cudaLaunch",
-    16: "cudaSetDevice",
-    17: "cudaGetDevice",
-    20: "cudaMalloc",
-    22: "cudaFree",
-    27: "cudaHostAlloc",
-    28: "cudaHostGetDevicePointer",
-    31: "cudaMemcpy",
-    41: "cudaMemcpyAsync",
-    51: "cudaMemsetAsync",
-    53: "cudaGetSymbolAddress",
-    131: "cudaStreamSynchronize",
-    135: "cudaEventRecord",
-    138: "cudaEventQuery",
-    147: "cudaStreamWaitEvent",
-    165: "cudaDeviceSynchronize",
-    198: "cudaStreamCreateWithFlags",
-    200: "cudaDeviceGetAttribute",
-    203: "cudaStreamGetPriority",
-    205: "cudaDeviceGetStreamPriorityRange",
-    211: "cudaLaunchKernel",
-    251: "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-    273: "cudaFuncSetAttribute",
-    317: "cudaStreamIsCapturing",
-}
 
 
 def import_nvprof(path: Path) -> Capture:
@@ -86,8 +55,8 @@ class _Import:
 
     def capture(self) -> Capture:
         self._add_markers()
-        self._add_calls("RUNTIME", "cuda_runtime", _RUNTIME_NAMES)
-        self._add_calls("DRIVER", "cuda_driver", {})
+        self._add_calls("RUNTIME", "cuda_runtime", RUNTIME_NAMES)
+        self._add_calls("DRIVER", "cuda_driver", DRIVER_NAMES)
         self._add_overhead()
         for table in ("CONCURRENT_KERNEL", "KERNEL"):
             self._add_kernels(table)

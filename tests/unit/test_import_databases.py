@@ -221,6 +221,27 @@ def test_an_nvprof_database_becomes_events_and_activities(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("table", "number", "name"),
+    [
+        ("RUNTIME", 1, "cudaDriverGetVersion"),
+        ("RUNTIME", 20, "cudaMalloc"),
+        ("RUNTIME", 211, "cudaLaunchKernel"),
+        ("RUNTIME", 214, "cudaLaunchKernel_ptsz"),
+        ("RUNTIME", 430, "cudaLaunchKernelExC"),
+        ("RUNTIME", 9_999, "cuda_runtime call 9999"),
+        ("DRIVER", 1, "cuInit"),
+        ("DRIVER", 307, "cuLaunchKernel"),
+        ("DRIVER", 9_999, "cuda_driver call 9999"),
+    ],
+)
+def test_calls_have_their_functions_name(tmp_path: Path, table: str, number: int, name: str) -> None:
+    tables = nvprof_tables()
+    call = {**tables["CUPTI_ACTIVITY_KIND_RUNTIME"][0], "cbid": number}
+    capture = imported(database(tmp_path / "net.sql", **tables | {f"CUPTI_ACTIVITY_KIND_{table}": [call]}))
+    assert name in names(capture)
+
+
+@pytest.mark.parametrize(
     ("text", "parts"),
     [
         ("forward", ("forward", -1, False, "")),
