@@ -123,6 +123,24 @@ class Capture:
         """The sum over all ranges, with the key "Total"."""
         return self.function_events.total_average()
 
+    def export(self, path: str | os.PathLike[str], format: str, off_cpu: bool = False) -> None:
+        """Write it in a format of another tool; what was at the path is replaced once the new is whole.
+
+        >>> capture.export("flame.txt.gz", "collapsed")
+
+        Args:
+            format: "chrome", "perfetto", "speedscope", "pprof", "collapsed" or "parquet", the last to a folder.
+            off_cpu: stacks of waits instead of samples, which only "collapsed" has.
+
+        Raises:
+            ValueError: there is no such format, or it has no such choice.
+            OSError: the path cannot be written.
+            CaptureError: the capture holds what the format cannot.
+        """
+        from pillion.export.registry import export
+
+        export(self, path, format, off_cpu)
+
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for chrome://tracing and Perfetto, gzipped where the path ends in ``.gz``.
 

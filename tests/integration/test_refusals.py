@@ -172,21 +172,23 @@ def test_a_zombie_is_no_process(public_agent: OwnAgent, tmp_path: Path) -> None:
 def test_a_process_that_ends_while_it_is_attached_is_refused_or_ends_the_recording(
     public_agent: OwnAgent, record_with: Callable[..., Any]
 ) -> None:
-    """Each ends at another moment of the agent's work, and none is waited for in vain."""
+    """Each ends at another moment of the agent's work, the first once it is attached; none is waited for in vain."""
     refusals = {}
     files = public_agent.open_files()
-    for _ in range(61):
+    for number in range(61):
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
             assert child.stdin
-            child.stdin.close()
+            if number:
+                child.stdin.close()
             try:
                 session = record_with(public_agent, child.pid)
+                child.stdin.close()
                 session.wait_for_end()
                 session.finish()
             except PillionError as error:
                 refusals[child.pid] = str(error)
     assert refusals == {pid: f"cannot record process {pid}: no such process; see `ps`" for pid in refusals}
-    assert len(refusals) < 61
+    assert len(refusals) < 61  # which of the others were too late is up to the machine
     assert public_agent.sessions() == 0
     assert public_agent.open_files() == files
 

@@ -36,6 +36,26 @@ def test_exporting_again_gives_the_same(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+def test_a_capture_exports_itself(name: str, tmp_path: Path) -> None:
+    def contents() -> list[bytes]:
+        return [path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()]
+
+    capture = device_capture()
+    export(capture, tmp_path / "out", name)
+    expected = contents()
+    capture.export(tmp_path / "out", name)
+    assert contents() == expected
+
+
+def test_a_capture_refuses_formats_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no format 'nothing'"):
+        device_capture().export(tmp_path / "out", "nothing")
+    with pytest.raises(ValueError, match="off_cpu says nothing to the format chrome"):
+        device_capture().export(tmp_path / "out", "chrome", off_cpu=True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_capture_of_nothing_is_exported(name: str, spool: SpoolWriter, tmp_path: Path) -> None:
     tables, meta = merge(parse_spool(spool.to_bytes()))
     export(Capture(tables, meta), tmp_path / "out", name)
