@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from export_captures import device_capture
 
-from pillion._capture import save_capture
+from pillion._capture import FORMAT, save_capture
 
 ROOT = Path(__file__).parents[2]
 DIFFERENCES = ROOT / "docs" / "differences-to-torch.md"
@@ -25,7 +25,9 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     blocks = shown(ROOT / "README.md", "python")
     for name in re.findall(r'pillion\.open\("(.+?)"\)', "".join(blocks)):
-        save_capture(device_capture(), tmp_path / name)
+        capture = device_capture()
+        capture.meta |= {"format": FORMAT, "collector": "import", "source": "kineto", "file": name}
+        save_capture(capture, tmp_path / name)
     names: dict[str, Any] = {"batches": range(3)}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
