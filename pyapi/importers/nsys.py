@@ -9,23 +9,21 @@ import numpy as np
 
 from pillion._activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion._capture import Capture
-from pillion._tables import Array, Columns, Labels, Tables
+from pillion._tables import Array, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, imported
-from pillion.importers.database import Database
+from pillion.importers.database_import import CUPTI, DatabaseImport
 from pillion.importers.gpu_profile import (
     KERNEL_COLUMNS,
-    GpuProfile,
     kernel_attributes,
     only_nonzero,
 )
-from pillion.importers.losses import Losses
+from pillion.importers.nsys_threads import samples_tables, sampling_meta, thread_of, waits_table
 from pillion.importers.threads import processes_table, threads_table
 from pillion_probes.layout import CONSTANTS
 
 # Tables that only nsys has; each of its schemas has one at least.
 MARKS = ("META_DATA_EXPORT", "EXPORT_META_DATA", "META_DATA_CAPTURE", "TARGET_INFO_SESSION_START_TIME", "NVTX_EVENTS")
 
-_CUPTI = "CUPTI_ACTIVITY_KIND_"
 _RANGES, _CROSSING, _MARK = 59, 60, 34  # NVTX_EVENTS.eventType
 _DEFINITIONS = (33, 75, 76)  # categories and domains
 _KERNEL_ATTRIBUTES = {**KERNEL_COLUMNS, "graphNodeId": "graph node id"}
@@ -40,38 +38,37 @@ def import_nsys(path: Path) -> Capture:
         CaptureError: it is no database.
         OSError: it cannot be read.
     """
-    losses = Losses()
-    with Database(path, losses) as database:
-        return _Import(database, losses).capture()
+    return _Import.of_file(path)
 
 
-class _Import:
-    def __init__(self, database: Database, losses: Losses) -> None:
-        self._database = database
-        self._losses = losses
-        self._profile = GpuProfile(losses)
-        self._texts = database.texts("StringIds", "id", "value")
-        self._read: set[str] = set(_NOT_READ)
+class _Import(DatabaseImport):
+    texts_in = ("StringIds", "id", "value")
 
     def capture(self) -> Capture:
         self._add_nvtx()
         for table in sorted(self._database.tables):
             self._add_calls(table)
         self._add_kernels()
-        self._add_copies("MEMCPY", "copyKind", MEMCPY_NAMES, "Memcpy kind")
-        self._add_copies("MEMSET", "memKind", {}, "")
-        self._add_copies("SYNCHRONIZATION", "syncType", SYNC_NAMES, "Sync")
-        self._database.count_unread(self._read, ("start", "timestamp", "rawTimestamp"))
+        self._add_copies("MEMCPY", "memcpy", "copyKind", MEMCPY_NAMES)
+        self._add_copies("MEMSET", "memset", "memKind", {})
+        self._add_copies("SYNCHRONIZATION", "sync", "syncType", SYNC_NAMES)
         tables = self._profile.tables()
+        meta = self._meta()
+        if self._has("COMPOSITE_EVENTS", "id", "start", "globalTid"):
+            tables |= samples_tables(self._database, self._texts, tables["events"], self._losses)
+            self._read.add("SAMPLING_CALLCHAINS")
+            meta |= sampling_meta(tables["samples"])
+        if self._has("SCHED_EVENTS", "start", "globalTid", "isSchedIn"):
+            tables["waits"] = waits_table(self._database, tables["events"], self._losses)
+        self._database.count_unread(self._read | _NOT_READ, ("start", "timestamp", "rawTimestamp"))
         tables |= self._names(set(np.unique(tables["events"]["pid"]).tolist()))
         path = self._database.path
-        return imported(path, "nsys", tables, self._profile.strings.texts, self._losses, self._meta())
+        return imported(path, "nsys", tables, self._profile.strings.texts, self._losses, meta)
 
     def _add_nvtx(self) -> None:
         table = "NVTX_EVENTS"
-        if not self._database.has(table, "start", "eventType"):
+        if not self._has(table, "start", "eventType"):
             return
-        self._read.add(table)
         defaults = {"start": 0, "end": -TIME_MAX_NS, "eventType": 0, "globalTid": 0, "endGlobalTid": 0}
         rows = self._database.integers(table, defaults)
         texts = list(self._database.rows(table, ("text", "textId")))
@@ -93,8 +90,8 @@ class _Import:
         crossing = rows["eventType"] == _CROSSING
         flags = np.where(crossing, CONSTANTS["PLN_ASYNC"], 0) | np.where(unfinished, CONSTANTS["PLN_UNFINISHED"], 0)
         columns |= {
-            **_thread(rows["globalTid"]),
-            "end_tid": _thread(end_tid)["tid"],
+            **thread_of(rows["globalTid"]),
+            "end_tid": thread_of(end_tid)["tid"],
             "start_ns": rows["start"],
             "end_ns": np.where(is_mark, rows["start"], np.where(is_open, last, rows["end"])),
             "kind": np.where(is_mark, CONSTANTS["PLN_MARK"], CONSTANTS["PLN_RANGE"]),
@@ -109,48 +106,35 @@ class _Import:
 
     def _add_calls(self, table: str) -> None:
         """Any table of what threads did: CUDA's calls, those of libraries and of the operating system."""
-        if not self._database.has(table, "start", "end", "globalTid", "nameId"):
+        if not self._has(table, "start", "end", "globalTid", "nameId"):
             return
-        self._read.add(table)
         wanted = ("start", "end", "globalTid", "nameId", "correlationId", "returnValue")
         rows = self._database.integers(table, dict.fromkeys(wanted, 0))
         names = self._profile.rows_of(self._texts, rows["nameId"], "call")
         category: str | Labels = "overhead" if table.endswith("OVERHEAD") else table.lower().removesuffix("_events")
-        if table == f"{_CUPTI}RUNTIME":
+        if table == f"{CUPTI}RUNTIME":
             texts = self._profile.strings.texts
             is_driver = [not text.startswith("cuda") and text.startswith("cu") for text in texts]
             category = Labels(np.array(is_driver, np.int32)[names], ("cuda_runtime", "cuda_driver"))
         self._profile.add_events(
             category,
             {
-                **_thread(rows["globalTid"]),
+                **thread_of(rows["globalTid"]),
                 "name": names,
                 "start_ns": rows["start"],
                 "end_ns": rows["end"],
-                "correlation": rows["correlationId"] if table.startswith(_CUPTI) else np.zeros_like(rows["start"]),
+                "correlation": rows["correlationId"] if table.startswith(CUPTI) else np.zeros_like(rows["start"]),
                 "attributes": self._profile.attributes({"return value": rows["returnValue"]}, only_nonzero),
             },
         )
 
-    def _device_rows(self, table: str, extra: tuple[str, ...]) -> tuple[dict[str, Array], Columns]:
-        self._read.add(table)
-        wanted = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", *extra)
-        rows = self._database.integers(table, {name: -1 if name == "deviceId" else 0 for name in wanted})
-        columns: Columns = {
-            "pid": _thread(rows["globalPid"])["pid"],
-            "start_ns": rows["start"],
-            "end_ns": rows["end"],
-            "device": rows["deviceId"],
-            "context": rows["contextId"],
-            "stream": rows["streamId"],
-            "correlation": rows["correlationId"],
-            "bytes": rows["bytes"],
-        }
-        return rows, columns
+    def _pids_of_devices(self, table: str, count: int) -> Array:
+        pid: Array = thread_of(self._database.integers(table, {"globalPid": 0})["globalPid"])["pid"]
+        return pid
 
     def _add_kernels(self) -> None:
-        table = f"{_CUPTI}KERNEL"
-        if not self._database.has(table, "start", "end"):
+        table = f"{CUPTI}KERNEL"
+        if not self._has(table, "start", "end"):
             return
         has_long = self._database.has(table, "demangledName")
         name = "demangledName" if has_long else "shortName"
@@ -161,21 +145,11 @@ class _Import:
         )
         self._profile.add_activities("kernel", columns)
 
-    def _add_copies(self, what: str, key: str, names: dict[int, str], missing: str) -> None:
-        table = f"{_CUPTI}{what}"
-        if not self._database.has(table, "start", "end"):
-            return
-        rows, columns = self._device_rows(table, (key,))
-        numbers = rows[key] if names else np.zeros_like(rows[key])
-        columns["name"] = self._profile.rows_of(names or {0: what.capitalize()}, numbers, missing)
-        self._profile.add_activities({"SYNCHRONIZATION": "sync"}.get(what, what.lower()), columns)
-
     def _names(self, pids: set[int]) -> Tables:
         """The tables ``processes`` and ``threads``, of these processes."""
         processes: dict[int, str] = {}
         threads: dict[tuple[int, int], str] = {}
-        if self._database.has("PROCESSES", "globalPid", "name"):
-            self._read.add("PROCESSES")
+        if self._has("PROCESSES", "globalPid", "name"):
             for number, name in self._database.rows("PROCESSES", ("globalPid", "name")):
                 if isinstance(number, int) and isinstance(name, str) and (pid := number >> 24 & 0xFFFFFF) in pids:
                     processes[pid] = name
@@ -198,8 +172,3 @@ class _Import:
             if len(rows["utcEpochNs"]):
                 meta["realtime_offset_ns"] = int(rows["utcEpochNs"][0]) - int(rows["systemClockNs"][0])
         return meta
-
-
-def _thread(number: Array) -> Columns:
-    """pid and tid of serialized global ids."""
-    return {"pid": number >> 24 & 0xFFFFFF, "tid": number & 0xFFFFFF}

@@ -14,9 +14,9 @@ from pillion._tables import Array, Columns
 from pillion.importers.assembly import imported
 from pillion.importers.cuda_names import DRIVER_NAMES, RUNTIME_NAMES
 from pillion.importers.database import Database
+from pillion.importers.database_import import CUPTI, DatabaseImport
 from pillion.importers.gpu_profile import (
     KERNEL_COLUMNS,
-    GpuProfile,
     kernel_attributes,
     only_nonzero,
 )
@@ -27,7 +27,6 @@ from pillion_probes.layout import CONSTANTS
 
 MARKS = ("StringTable",)  # with tables of CUPTI_ACTIVITY_KIND_*
 
-_CUPTI = "CUPTI_ACTIVITY_KIND_"
 _START, _END, _INSTANT = 2, 4, 1  # MARKER.flags
 _PROCESS, _THREAD = 1, 2  # NAME.objectKind
 
@@ -39,18 +38,14 @@ def import_nvprof(path: Path) -> Capture:
         CaptureError: it is none.
         OSError: it cannot be read.
     """
-    losses = Losses()
-    with Database(path, losses) as database:
-        return _Import(database, losses).capture()
+    return _Import.of_file(path)
 
 
-class _Import:
+class _Import(DatabaseImport):
+    texts_in = ("StringTable", "_id_", "value")
+
     def __init__(self, database: Database, losses: Losses) -> None:
-        self._database = database
-        self._losses = losses
-        self._profile = GpuProfile(losses)
-        self._texts = database.texts("StringTable", "_id_", "value")
-        self._read: set[str] = set()
+        super().__init__(database, losses)
         self._pids: set[int] = set()
 
     def capture(self) -> Capture:
@@ -72,15 +67,9 @@ class _Import:
         path = self._database.path
         return imported(path, "nvprof", tables, self._profile.strings.texts, self._losses, meta)
 
-    def _has(self, table: str, *columns: str) -> bool:
-        if not self._database.has(table, *columns):
-            return False
-        self._read.add(table)
-        return True
-
     def _add_markers(self) -> None:
         """Ranges: a start has a name, its end is the next marker of that id without one."""
-        table = f"{_CUPTI}MARKER"
+        table = f"{CUPTI}MARKER"
         if not self._has(table, "timestamp", "id", "name"):
             return
         rows = self._database.integers(table, {"flags": 0, "timestamp": 0, "id": 0, "name": 0, "objectKind": 0})
@@ -118,7 +107,7 @@ class _Import:
         )
 
     def _add_calls(self, what: str, category: str, names: dict[int, str]) -> None:
-        table = f"{_CUPTI}{what}"
+        table = f"{CUPTI}{what}"
         if not self._has(table, "cbid", "start", "end"):
             return
         wanted = ("cbid", "start", "end", "processId", "threadId", "correlationId", "returnValue")
@@ -138,7 +127,7 @@ class _Import:
         )
 
     def _add_overhead(self) -> None:
-        table = f"{_CUPTI}OVERHEAD"
+        table = f"{CUPTI}OVERHEAD"
         if not self._has(table, "start", "end"):
             return
         rows = self._database.integers(table, {"start": 0, "end": 0, "overheadKind": 0})
@@ -148,24 +137,12 @@ class _Import:
         times = {"start_ns": rows["start"], "end_ns": rows["end"]}
         self._profile.add_events("overhead", {"pid": pid, "tid": tid, "name": name, **times})
 
-    def _device_rows(self, table: str, extra: tuple[str, ...]) -> tuple[dict[str, Array], Columns]:
-        wanted = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "bytes", *extra)
-        rows = self._database.integers(table, {name: -1 if name == "deviceId" else 0 for name in wanted})
-        columns: Columns = {
-            # A database holds one process's work: nothing says whose else.
-            "pid": np.full(len(rows["start"]), min(self._pids, default=0)),
-            "start_ns": rows["start"],
-            "end_ns": rows["end"],
-            "device": rows["deviceId"],
-            "context": rows["contextId"],
-            "stream": rows["streamId"],
-            "correlation": rows["correlationId"],
-            "bytes": rows["bytes"],
-        }
-        return rows, columns
+    def _pids_of_devices(self, table: str, count: int) -> Array:
+        """A database holds one process's work: nothing says whose else."""
+        return np.full(count, min(self._pids, default=0))
 
     def _add_kernels(self, what: str) -> None:
-        table = f"{_CUPTI}{what}"
+        table = f"{CUPTI}{what}"
         if not self._has(table, "start", "end", "name"):
             return
         rows, columns = self._device_rows(table, ("name", *KERNEL_COLUMNS))
@@ -176,20 +153,11 @@ class _Import:
         )
         self._profile.add_activities("kernel", columns)
 
-    def _add_copies(self, what: str, kind: str, key: str, names: dict[int, str]) -> None:
-        table = f"{_CUPTI}{what}"
-        if not self._has(table, "start", "end"):
-            return
-        rows, columns = self._device_rows(table, (key,))
-        numbers = rows[key] if names else np.zeros_like(rows[key])
-        columns["name"] = self._profile.rows_of(names or {0: kind.capitalize()}, numbers, kind.capitalize())
-        self._profile.add_activities(kind, columns)
-
     def _names(self) -> dict[str, Columns]:
         """The tables ``processes`` and ``threads``: only what NAME names."""
         processes: dict[int, str] = {}
         threads: dict[tuple[int, int], str] = {}
-        table = f"{_CUPTI}NAME"
+        table = f"{CUPTI}NAME"
         if self._has(table, "objectKind", "objectId", "name"):
             for kind, raw, number in self._database.rows(table, ("objectKind", "objectId", "name")):
                 pid, tid = _thread(raw)

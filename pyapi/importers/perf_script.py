@@ -17,6 +17,7 @@ from pillion._errors import CaptureError
 from pillion._tables import Array, Tables, from_rows
 from pillion.importers.assembly import imported
 from pillion.importers.losses import Losses
+from pillion.importers.sample_gaps import usual_gap_ns
 from pillion.importers.threads import processes_table, threads_table
 
 # comm pid/tid [cpu] seconds.micros: period event: — without a slash the number is the thread's.
@@ -184,9 +185,5 @@ def _weights(rows: Array, is_clock: bool) -> tuple[Array, int]:
     """
     if is_clock and np.all(rows[:, 4] > 0):
         return rows[:, 4].copy(), int(np.median(rows[:, 4]))
-    order = np.lexsort((rows[:, 0], rows[:, 2], rows[:, 1]))
-    same = np.all(rows[order][1:, 1:3] == rows[order][:-1, 1:3], axis=1)
-    gaps = np.diff(rows[order, 0])[same]
-    gaps = gaps[gaps > 0]
-    usual = int(np.median(gaps)) if len(gaps) else 0
+    usual = usual_gap_ns(rows[:, 1], rows[:, 2], rows[:, 0])
     return np.full(len(rows), usual), usual

@@ -83,7 +83,7 @@ def _measured(capture: Capture) -> str:
     meta, columns = capture.meta, capture.columns
     ranges = f"{_counted(length(columns['events']), 'range')} measured"
     if meta["collector"] == "import":
-        rows = ((columns["activities"], "activity"), (columns["samples"], "sample"))
+        rows = ((columns["activities"], "activity"), (columns["samples"], "sample"), (columns["waits"], "wait"))
         found = [
             ranges.removesuffix(" measured"),
             *(_counted(length(table), noun) for table, noun in rows if length(table)),

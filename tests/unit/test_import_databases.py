@@ -159,6 +159,78 @@ def test_an_nsys_export_becomes_events_and_activities(tmp_path: Path) -> None:
     assert "SCHED_EVENTS" in capture.columns["losses"]["place"][1]
 
 
+def sampled_tables() -> dict[str, Rows]:
+    """Three samples of a thread within the range "forward" (100 to 200), one of another; switches of both, and idle."""
+    tables = nsys_tables()
+    texts = {20: "_ZN2at6matmulEv", 21: "/usr/lib/libtorch_cpu.so", 22: "do_syscall_64", 23: "[kernel.kallsyms]"}
+    tables["StringIds"] += [{"id": number, "value": text} for number, text in texts.items()]
+    sample = {"cpu": 3, "threadState": 1, "globalTid": thread(7, 8), "cpuCycles": 99}
+    tables["COMPOSITE_EVENTS"] = [
+        {**sample, "id": 30, "start": 185},
+        {**sample, "id": 10, "start": 165},
+        {**sample, "id": 20, "start": 175},
+        {**sample, "id": 40, "start": 900, "globalTid": thread(6, 6)},
+    ]
+    frame = {"unresolved": None, "kernelMode": 0}
+    tables["SAMPLING_CALLCHAINS"] = [
+        {"id": 10, "symbol": 20, "module": 21, "stackDepth": 1, **frame},
+        {"id": 10, "symbol": 22, "module": 23, "stackDepth": 0, **frame},
+        {"id": 20, "symbol": 99, "module": 99, "stackDepth": 0, **frame},
+        {"id": 30, "symbol": 22, "module": 23, "stackDepth": 0, **frame},
+        {"id": 30, "symbol": 20, "module": 21, "stackDepth": 1, **frame},
+    ]
+    switches = [(90, 1, 8), (167, 0, 8), (172, 1, 8), (177, 0, 8), (178, 0, 8), (181, 1, 8), (190, 0, 8), (50, 0, 9)]
+    tables["SCHED_EVENTS"] = [
+        *({"start": start, "cpu": 3, "isSchedIn": came, "globalTid": thread(7, tid)} for start, came, tid in switches),
+        {"start": 60, "cpu": 4, "isSchedIn": 1, "globalTid": thread(7, 9)},
+        {"start": 10, "cpu": 0, "isSchedIn": 0, "globalTid": 1 << 48},
+        {"start": 20, "cpu": 0, "isSchedIn": 1, "globalTid": 1 << 48},
+    ]
+    return tables
+
+
+def test_samples_of_nsys_have_their_stack_and_their_range(tmp_path: Path) -> None:
+    capture = imported(database(tmp_path / "a.sqlite", **sampled_tables()))
+    samples, frames, texts = (capture.columns[table] for table in ("samples", "frames", "strings"))
+    assert samples["ts_ns"].tolist() == [165, 175, 185, 900]
+    assert list(zip(samples["pid"].tolist(), samples["tid"].tolist())) == [(7, 8)] * 3 + [(6, 6)]
+    assert set(samples["cpu"].tolist()) == {3}
+    assert set(samples["weight_ns"].tolist()) == {10}
+    assert (capture.meta["period_ns"], capture.meta["rate_hz"]) == (10, 100_000_000)
+    stacks = [capture.columns["stacks"]["frames"][row].tolist() for row in samples["stack"].tolist()]
+    described = [
+        [(frames["kind"][row], frames["name"][row], frames["module"][row]) for row in stack] for stack in stacks
+    ]
+    both = [
+        ("kernel", "do_syscall_64", "[kernel.kallsyms]"),
+        ("native", "at::matmul()", "/usr/lib/libtorch_cpu.so"),
+    ]
+    assert described == [both, [("native", "[unknown]", "")], both, []]
+    events = capture.columns["events"]
+    innermost = [texts["text"][events["name"][row]] if row >= 0 else None for row in samples["event"].tolist()]
+    assert innermost == ["open", "open", "open", None]
+    assert [texts["text"][row] for row in samples["range_name"].tolist()] == ["open", "open", "open", ""]
+
+
+def test_switches_of_nsys_become_waits(tmp_path: Path) -> None:
+    capture = imported(database(tmp_path / "a.sqlite", **sampled_tables()))
+    waits = capture.columns["waits"]
+    rows = [
+        tuple(waits[name].tolist()[row] for name in ("start_ns", "end_ns", "pid", "tid", "cpu")) for row in range(3)
+    ]
+    assert rows == [(50, 60, 7, 9, 3), (167, 172, 7, 8, 3), (178, 181, 7, 8, 3)]
+    assert len(waits["start_ns"]) == 3
+    assert losses(capture) == {"unfinished": 1, "switches": 1}
+    assert capture.key_averages().table()
+
+
+def test_metrics_of_gpus_are_counted(tmp_path: Path) -> None:
+    tables = nsys_tables() | {"GPU_METRICS": [{"timestamp": 5, "typeId": 1, "metricId": 2, "value": 3}] * 7}
+    capture = imported(database(tmp_path / "a.sqlite", **tables))
+    assert losses(capture)["unread_rows"] == 7 + 2
+    assert "GPU_METRICS" in capture.columns["losses"]["place"][1]
+
+
 def test_tables_and_columns_that_an_older_schema_lacks_are_not_needed(tmp_path: Path) -> None:
     tables = nsys_tables()
     for table in ("META_DATA_EXPORT", "PROCESSES", "ThreadNames", "TARGET_INFO_SESSION_START_TIME", "SCHED_EVENTS"):
@@ -267,7 +339,7 @@ def test_importing_makes_no_file_and_changes_none(tmp_path: Path) -> None:
 
 
 def test_values_of_other_types_are_converted(tmp_path: Path) -> None:
-    tables = nsys_tables()
+    tables = sampled_tables()
     hostile = [None, "text", b"\xff", 1e300, -(2**63), 2**63 - 1, ""]
     for name, rows in tables.items():
         for value in hostile if name not in ("META_DATA_EXPORT", "StringIds") else ():
@@ -312,7 +384,7 @@ def test_a_truncated_database_gives_what_is_before_the_cut(tmp_path: Path) -> No
 def test_damage_never_breaks_the_reader(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[float, int]], is_nsys: bool
 ) -> None:
-    tables = nsys_tables() if is_nsys else nvprof_tables()
+    tables = sampled_tables() if is_nsys else nvprof_tables()
     path = database(tmp_path_factory.getbasetemp() / "damaged.sqlite", **tables)
     data = bytearray(path.read_bytes())
     for place, value in flips:
