@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pillion._demangle import demangled
-from pillion._merge import enclosing
+from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Tables, from_rows
 from pillion.importers.assembly import clean_times
 from pillion.importers.database import Database
