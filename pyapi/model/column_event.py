@@ -157,13 +157,12 @@ def _children(event: ColumnEvent) -> list[FunctionEvent]:
 def _kernels(event: ColumnEvent) -> list[Kernel]:
     columns = event._columns
     order, begins = columns.kernels
-    work, names, origin = columns.activities, columns.names, columns.origin_ns
+    work, names = columns.activities, columns.names
     made = [
         Kernel(
             names[int(work["name"][row])],
             int(work["device"][row]),
-            # in floats of both ends, as torch does it
-            int(work["end_ns"][row] - origin) / 1e3 - int(work["start_ns"][row] - origin) / 1e3,
+            (int(work["end_ns"][row] - work["start_ns"][row])) / 1e3,
         )
         for row in order[begins[event._place] : begins[event._place + 1]].tolist()
     ]

@@ -217,9 +217,9 @@ class EventColumns(EventRows):
     def _launched_us(self) -> Array:
         """Time of the kernels of each event."""
         order, begins = self.kernels
-        start, end = ((self.activities[name][order] - self.origin_ns) / 1e3 for name in ("start_ns", "end_ns"))
-        of_place = np.repeat(np.arange(-1, len(self)), np.diff(begins, prepend=0))
-        launched = float_sums(of_place, (end - start)[: len(of_place)], len(self))
+        duration = self.activities["end_ns"] - self.activities["start_ns"]
+        until = np.concatenate([[0], np.cumsum(duration[order])])
+        launched: Array = (until[begins[1:]] - until[begins[:-1]]) / 1e3
         own = self.detail.read("kernel_ns") if self.detail.legacy is not None else None
         return launched if own is None else launched + self._listed(np.asarray(own)) / 1e3
 
