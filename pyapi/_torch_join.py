@@ -28,7 +28,7 @@ from pillion._torch_trace import TorchTrace, lazy_reader
 from pillion.model import Detail
 from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
 from pillion.model.memory import in_any_interval, sums_in_intervals
-from pillion.model.nesting import depths, interval_parents
+from pillion.model.nesting import depths, nested_among
 from pillion_probes.layout import CONSTANTS
 
 
@@ -192,7 +192,8 @@ def _events(
     merged = {name: values[order] for name, values in merged.items()}
     merged["category"] = _category(column("events", events, "category").take(ours), of["kind"].take(ranges), order)
     merged["id"] = np.arange(len(order))
-    parents = _parents(merged, thread[order])
+    is_sync = merged["flags"] & CONSTANTS["PLN_ASYNC"] == 0
+    parents = nested_among(is_sync, merged["start_ns"], merged["end_ns"], thread[order])
     merged["parent"], merged["depth"] = parents.astype(np.int64), np.minimum(depths(parents), 65535).astype(np.uint16)
     return merged, order
 
@@ -221,10 +222,3 @@ def _category(ours: Labels, torch_kinds: Labels, order: Array) -> Labels:
     ]
     return Labels(np.concatenate(codes)[order], tuple(names))
 
-
-def _parents(events: Columns, thread: Array) -> Array:
-    sync = np.flatnonzero(events["flags"] & CONSTANTS["PLN_ASYNC"] == 0)
-    inner = interval_parents(events["start_ns"][sync], events["end_ns"][sync], thread[sync])
-    parents = np.full(len(thread), -1, np.int32)
-    parents[sync] = np.where(inner >= 0, sync[inner], -1)
-    return parents

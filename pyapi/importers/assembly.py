@@ -10,7 +10,8 @@ import numpy as np
 from pillion._capture import FORMAT, Capture
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, Tables, from_rows, ragged_column, text_column
 from pillion.importers.losses import Losses
-from pillion.model.nesting import depths, interval_parents
+from pillion.model.nesting import depths, nested_among
+from pillion.model.order import time_order
 from pillion_probes.layout import CONSTANTS
 
 # Times further from 0 are refused: differences of two that are nearer fit into 64 bits.
@@ -53,7 +54,7 @@ def events_table(columns: Columns, losses: Losses) -> Columns:
             They are used up: with the table both would be in memory.
     """
     thread = (columns["pid"].astype(np.uint64) << np.uint64(32)) | columns["tid"]
-    order = _order(thread, columns["start_ns"], columns["end_ns"])
+    order = time_order(columns["start_ns"], columns["end_ns"], thread)
     count = len(thread)
     events: Columns = {"id": np.arange(count)}
     for name, kind in SCHEMAS["events"].items():
@@ -84,25 +85,12 @@ def _says_nothing(name: str, column: Any) -> bool:
     return not (column != default).any()
 
 
-def _order(thread: Array, start: Array, end: Array) -> Array | None:
-    """Places by (thread, start, −end), stable; None where the rows are in it."""
-    same_thread, same_start = thread[1:] == thread[:-1], start[1:] == start[:-1]
-    later = (start[1:] > start[:-1]) | (same_start & (end[1:] <= end[:-1]))
-    if ((thread[1:] > thread[:-1]) | (same_thread & later)).all():
-        return None
-    order: Array = np.lexsort((-end, start, thread))
-    return order
-
-
 def _tree(events: Columns, thread: Array, losses: Losses) -> tuple[Array, Array]:
     """Parents and depths; a chain that is too deep for the column starts anew."""
     crossing = events["flags"] & CONSTANTS["PLN_ASYNC"] != 0
-    rows = np.flatnonzero(~crossing)
-    parents = np.full(len(thread), -1)
-    inner = interval_parents(events["start_ns"][rows], events["end_ns"][rows], thread[rows])
-    depth = np.zeros(len(thread), np.int64)
-    depth[rows] = depths(inner)
-    parents[rows] = np.where(inner >= 0, rows[inner], -1)
+    parents = nested_among(~crossing, events["start_ns"], events["end_ns"], thread)
+    depth = depths(parents)
+    parents = parents.astype(np.int64)
     cut = (depth > 0) & (depth % _DEPTHS == 0)
     losses.add("too_deep", int(np.count_nonzero(cut)), f"more than {_DEPTHS:,} nested ranges")
     parents[cut] = -1

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from pillion._tables import Array, Columns, Labels, Tables, column, length
-from pillion.model.nesting import interval_parents
+from pillion.model.nesting import nested_among
+from pillion.model.order import time_order
 from pillion.model.tree import is_async, nested_parents, repeated
 
 UTILITY_RANGES = {
@@ -129,19 +130,11 @@ class EventRows:
     def _nested_by_time(self, dropped: Array) -> Array:
         """The parent of each row by intervals: operators of elsewhere do not say what encloses them."""
         events = self.events
-        rows = np.flatnonzero(~dropped & ~is_async(events))
         node = column("events", events, "node_id")
         group = (events["pid"].astype(np.int64) << 32) + self.thread
         if len(node) and node.min() != node.max():
             group = np.unique(np.stack([group, node]), axis=1, return_inverse=True)[1]
-        whole = len(rows) == self.count
-        start, end = events["start_ns"], events["end_ns"]
-        if whole:
-            return interval_parents(start, end, group)
-        inner = interval_parents(start[rows], end[rows], group[rows])
-        nested = np.full(self.count, -1, np.int32)
-        nested[rows] = np.where(inner >= 0, rows[inner], -1)
-        return nested
+        return nested_among(~dropped & ~is_async(events), events["start_ns"], events["end_ns"], group)
 
     def _in_order(self) -> Array:
         visible = np.flatnonzero(~self.hidden)
@@ -150,12 +143,8 @@ class EventRows:
             start = np.concatenate([start, self.activities["start_ns"]])
             end = np.concatenate([end, self.activities["end_ns"]])
             visible = np.concatenate([visible, np.arange(self.count, len(start))])
-        # The tables are sorted by thread, then (start, −end): few runs, which a stable sort merges.
-        rows = visible[np.argsort(start[visible], kind="stable")]
-        same = start[rows[1:]] == start[rows[:-1]]
-        if np.any(same & (end[rows[1:]] > end[rows[:-1]])):
-            rows = visible[np.lexsort((-end[visible], start[visible]))]
-        return rows
+        order = time_order(start[visible], end[visible])
+        return visible if order is None else visible[order]
 
 
 def _taken(columns: Columns, rows: Array) -> Columns:

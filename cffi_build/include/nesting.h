@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tree that intervals make by lying in each other, in one pass and without memory of its own.
+ */
+#ifndef PILLION_NESTING_H
+#define PILLION_NESTING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+
+/* Sets parents[row] to the row that directly encloses it, -1 for none: the last one before it in the order, of its group,
+ * that has not ended when it starts and does not end before it does. `order` has the rows by (group, start, -end); NULL
+ * where they are in that order themselves. Returns 1; 0 where they are not, and then parents mean nothing. */
+int pln_nest(const int64_t *start, const int64_t *end, const uint64_t *group, const int32_t *order, size_t count,
+             int32_t *parents);
+
+/* Sets depth[row] to the number of ancestors; -1 has none. Returns 1; 0 where a parent is no row or its own ancestor. */
+int pln_depths(const int32_t *parents, size_t count, int32_t *depth);
+
+#pragma GCC visibility pop
+
+#endif
