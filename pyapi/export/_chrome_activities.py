@@ -6,11 +6,12 @@ import numpy as np
 
 from pillion._tables import Tables, length
 from pillion.export._chrome_args import Args
-from pillion.export._chrome_places import flows, place
+from pillion.export._chrome_places import place, write_flows
 from pillion.export._details import activity_details
-from pillion.export._json_rows import Elements, microseconds, quoted
+from pillion.export._json_pieces import microseconds, parts, picked
+from pillion.export._json_rows import Elements, quoted
 from pillion.export._links import launches
-from pillion.export._rows import Dictionary, chunks, joined, only, pick, words
+from pillion.export._rows import Dictionary, words
 from pillion.model.column_event import ACTIVITY_TYPES
 
 _CATEGORIES = {**ACTIVITY_TYPES, "memory": "cpu_instant_event"}
@@ -25,26 +26,26 @@ def write_activities(elements: Elements, tables: Tables, start_ns: int) -> None:
     heads = words([_head(kind) for kind in kinds.texts])
     is_slice = ~kinds.isin("memory")
     every = np.arange(length(activities))
-    for part in chunks(names.sizes(activities["name"]) + args.sizes(every)):
+    for part in parts(len(every)):
         rows = every[part]
         start, end = activities["start_ns"][part], activities["end_ns"][part]
-        elements.write(
-            joined(
-                pick(heads, kinds.codes[part]),
-                names.pick(activities["name"][part]),
-                *place(activities["device"][part], activities["stream"][part], start - start_ns),
-                only(is_slice[part], joined(b',"dur":', microseconds(np.maximum(end - start, 0)))),
-                args.of(rows),
-                b"}",
-            )
+        duration = np.where(is_slice[part], np.maximum(end - start, 0), -1)
+        elements.write_rows(
+            len(rows),
+            picked(heads, kinds.codes[part]),
+            names.piece(activities["name"][part]),
+            *place(activities["device"][part], activities["stream"][part], start - start_ns),
+            microseconds(b',"dur":', duration, silent_ns=-1),
+            *args.of(rows),
+            b"}",
         )
     links = launches(tables)
     _, once = np.unique(links.number, return_index=True)  # a launch may start several activities
     calls, target = links.source[once], links.target
     where = (events["pid"][calls], events["tid"][calls], events["start_ns"][calls] - start_ns)
-    elements.write(flows(b"s", b"ac2g", links.number[once], *where))
+    write_flows(elements, b"s", b"ac2g", links.number[once], *where)
     where = (activities["device"][target], activities["stream"][target], activities["start_ns"][target] - start_ns)
-    elements.write(flows(b"f", b"ac2g", links.number, *where))
+    write_flows(elements, b"f", b"ac2g", links.number, *where)
 
 
 def _head(kind: str) -> bytes:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pillion._tables import Array, Tables, column
 from pillion.export._chrome_args import Args
-from pillion.export._chrome_places import flows, place
+from pillion.export._chrome_places import place, write_flows
 from pillion.export._details import event_details
-from pillion.export._json_rows import Elements, microseconds, quoted
+from pillion.export._json_pieces import Piece, integers, microseconds, parts, picked
+from pillion.export._json_rows import Elements, quoted
 from pillion.export._links import backward_passes
-from pillion.export._rows import Dictionary, chunks, decimals, joined, pick, words
+from pillion.export._rows import Dictionary, words
 from pillion.model.tree import is_async
 from pillion_probes.layout import CONSTANTS
-
-if TYPE_CHECKING:
-    from pillion.export._rows import Piece
 
 
 def write_events(elements: Elements, tables: Tables, start_ns: int) -> None:
@@ -35,7 +32,7 @@ def write_events(elements: Elements, tables: Tables, start_ns: int) -> None:
     links = backward_passes(events)
     for phase, rows in ((b"s", links.source), (b"f", links.target)):
         where = (events["pid"][rows], events["tid"][rows], events["start_ns"][rows] - start_ns)
-        elements.write(flows(phase, b"fwdbwd", links.number, *where))
+        write_flows(elements, phase, b"fwdbwd", links.number, *where)
 
 
 class _Events:
@@ -54,24 +51,23 @@ class _Events:
         events = self._events
         tid, time_ns = (events["end_tid"], events["end_ns"]) if is_end else (events["tid"], events["start_ns"])
         heads = words([b',\n{"ph":%b,"cat":%b,"name":' % (phase, quoted(text)) for text in self._labels.texts])
-        for part in chunks(self._names.sizes(events["name"][rows]) + self._args.sizes(rows)):
+        for part in parts(len(rows)):
             some = rows[part]
-            self._elements.write(
-                joined(
-                    pick(heads, self._labels.codes[some]),
-                    self._names.pick(events["name"][some]),
-                    *place(events["pid"][some], tid[some], time_ns[some] - self._start_ns),
-                    extra(some),
-                    b"" if is_end else self._args.of(some),
-                    b"}",
-                )
+            self._elements.write_rows(
+                len(some),
+                picked(heads, self._labels.codes[some]),
+                self._names.piece(events["name"][some]),
+                *place(events["pid"][some], tid[some], time_ns[some] - self._start_ns),
+                extra(some),
+                *([] if is_end else self._args.of(some)),
+                b"}",
             )
 
     def duration(self, rows: Array) -> Piece:
         """``,"dur":…``."""
         ns = np.maximum(self._events["end_ns"][rows] - self._events["start_ns"][rows], 0)
-        return joined(b',"dur":', microseconds(ns))
+        return microseconds(b',"dur":', ns)
 
     def row_id(self, rows: Array) -> Piece:
         """``,"id":…``."""
-        return joined(b',"id":', decimals(rows))
+        return integers(b',"id":', rows)

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pillion._tables import Array, Tables
-from pillion.export._json_rows import Elements, microseconds
+from pillion.export._json_pieces import Piece, integers, microseconds
+from pillion.export._json_rows import Elements
 from pillion.export._places import thread_names
-from pillion.export._rows import decimals, joined, words
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from pillion.export._rows import Piece
 
 # Where Kineto begins to number devices when it sorts processes: below those of the host.
 _DEVICE_SORT_INDEX = 0x1000000
@@ -24,19 +19,21 @@ _DEVICE_SORT_INDEX = 0x1000000
 
 def place(pid: Array, tid: Array, time_ns: Array) -> tuple[Piece, ...]:
     """``,"pid":…,"tid":…,"ts":…``."""
-    return b',"pid":', decimals(pid), b',"tid":', decimals(tid), b',"ts":', microseconds(time_ns)
+    return integers(b',"pid":', pid), integers(b',"tid":', tid), microseconds(b',"ts":', time_ns)
 
 
-def flows(phase: bytes, name: bytes, number: Array, pid: Array, tid: Array, time_ns: Array) -> pa.LargeBinaryArray:
+def write_flows(
+    elements: Elements, phase: bytes, name: bytes, number: Array, pid: Array, tid: Array, time_ns: Array
+) -> None:
     """Beginnings (phase ``s``) or ends (``f``) of arrows, which bind to the slices that begin there."""
     head = b',\n{"ph":"%b","cat":"%b","name":"%b","id":' % (phase, name, name)
     bound = b',"bp":"e"}' if phase == b"f" else b"}"
-    return joined(head, decimals(number), *place(pid, tid, time_ns), bound)
+    elements.write_rows(len(number), integers(head, number), *place(pid, tid, time_ns), bound)
 
 
 def write_names(elements: Elements, tables: Tables) -> None:
     """Processes with their threads, devices with their streams."""
-    elements.write(words([b",\n" + json.dumps(event).encode() for event in _names(tables)]))
+    elements.write(b"".join([b",\n" + json.dumps(event).encode() for event in _names(tables)]))
 
 
 def _names(tables: Tables) -> Iterator[dict[str, Any]]:

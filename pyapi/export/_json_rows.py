@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-import numpy as np
-
-from pillion._tables import Array
-from pillion.export._rows import content, decimals, joined, only, pick, words
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_THOUSANDTHS = words([f".{part:03}".encode() for part in range(1000)])
+from pillion.export._json_pieces import Piece, json_rows
 
 
 def _refuse(constant: str) -> Any:
@@ -49,14 +41,6 @@ def members(text: str) -> bytes:
     return b',"attributes":' + quoted(text)
 
 
-def microseconds(times_ns: Array) -> pa.LargeBinaryArray:
-    """Nanoseconds as microseconds with three decimals."""
-    whole, part = np.divmod(np.abs(times_ns), 1000)
-    digits = joined(decimals(whole), pick(_THOUSANDTHS, part))
-    negative = times_ns < 0
-    return joined(only(negative, b"-"), digits) if negative.any() else digits
-
-
 class Elements:
     """The elements of a JSON array, written many rows at a time.
 
@@ -69,8 +53,12 @@ class Elements:
         self._file = file
         self._is_first = is_first
 
-    def write(self, rows: pa.LargeBinaryArray) -> None:
-        """Write rows that each begin with a comma; that of the very first element is left out."""
-        text = content(rows)
+    def write(self, text: bytes | memoryview) -> None:
+        """Write elements that each begin with a comma; that of the very first is left out."""
         self._file.write(text[1:] if self._is_first else text)
         self._is_first = self._is_first and not len(text)
+
+    def write_rows(self, rows: int, *pieces: Piece) -> None:
+        """Write elements that are made of these pieces, the first of which begins with a comma."""
+        for text in json_rows(list(pieces), rows):
+            self.write(text)

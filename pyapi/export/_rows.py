@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pillion._tables import Array
+from pillion.export._json_pieces import Column, picked
 
 if TYPE_CHECKING:
     Piece: TypeAlias = "pa.LargeBinaryArray | bytes"
@@ -93,6 +94,10 @@ class Dictionary:
     def pick(self, rows: Array) -> pa.LargeBinaryArray:
         """The bytes of the entries at these places of the table."""
         return pick(self.words, self._place[rows])
+
+    def piece(self, rows: Array) -> Column:
+        """The same, for JSON."""
+        return picked(self.words, self._place[rows])
 
     def sizes(self, rows: Array) -> Array:
         """How many bytes these are."""

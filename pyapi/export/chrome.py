@@ -25,8 +25,9 @@ from pillion.export._chrome_events import write_events
 from pillion.export._chrome_places import write_names
 from pillion.export._chrome_samples import write_samples, write_waits
 from pillion.export._file import binary_output
+from pillion.export._json_pieces import integers, picked
 from pillion.export._json_rows import Elements, quoted
-from pillion.export._rows import content, decimals, joined, only, pick, words
+from pillion.export._rows import words
 from pillion.export._stack_tree import StackTree, stack_tree
 
 if TYPE_CHECKING:
@@ -98,13 +99,10 @@ def _write_stack_frames(file: IO[bytes], tables: Tables, tree: StackTree) -> Non
     frames = tables["frames"]
     texts = zip(frames["name"].tolist(), frames["kind"].tolist())
     named = words([b'{"name":' + quoted(name) + b',"category":' + quoted(kind) for name, kind in texts])
-    parent = joined(b',"parent":"', decimals(tree.parent), b'"')
-    rows = joined(
-        b',\n"',
-        decimals(np.arange(len(tree.frame))),
-        b'":',
-        pick(named, tree.frame),
-        only(tree.parent >= 0, parent),
+    Elements(file).write_rows(
+        len(tree.frame),
+        integers(b',\n"', np.arange(len(tree.frame)), after=b'":'),
+        picked(named, tree.frame),
+        integers(b',"parent":"', tree.parent, silent=-1, after=b'"'),
         b"}",
     )
-    file.write(content(rows)[1:])

@@ -15,9 +15,10 @@ import numpy as np
 
 from pillion._tables import Array, Tables
 from pillion.export._file import binary_output
+from pillion.export._json_pieces import integers, parts, picked
 from pillion.export._json_rows import Elements, quoted
 from pillion.export._places import Places, streams, threads
-from pillion.export._rows import chunks, decimals, joined, pick, sizes, words
+from pillion.export._rows import words
 from pillion.export._tracks import brackets, lanes
 from pillion.model.tree import is_async
 from pillion_probes.layout import CONSTANTS
@@ -41,9 +42,9 @@ def write_speedscope(capture: Capture, path: str | os.PathLike[str]) -> None:
         file.write(b'"name":%b,\n"shared":{"frames":[' % quoted(os.fspath(path)))
         used = np.unique(np.concatenate([tables["events"]["name"], tables["activities"]["name"]]))
         texts = tables["strings"]["text"]
-        Elements(file).write(words([b',\n{"name":%b}' % quoted(texts[name]) for name in used.tolist()]))
+        Elements(file).write(b"".join([b',\n{"name":%b}' % quoted(texts[name]) for name in used.tolist()]))
         rest = [b",\n" + json.dumps(frame).encode() for frame in _frames(tables)]
-        Elements(file, is_first=not len(used)).write(words(rest))
+        Elements(file, is_first=not len(used)).write(b"".join(rest))
         file.write(b']},\n"profiles":[')
         writer = _Profiles(file, used, capture.meta["start_ns"])
         _write_ranges(writer, tables)
@@ -113,10 +114,11 @@ class _Profiles:
             values = (int(time_ns[begin]), int(time_ns[end - 1]))
             self._file.write(b'"startValue":%d,"endValue":%d,"events":[' % values)
             elements = Elements(self._file)
-            for part in chunks(np.zeros(end - begin, np.int64)):
+            for part in parts(end - begin):
                 some = slice(begin + part.start, begin + part.stop)
-                heads = pick(_OPEN_CLOSE, is_end[some].astype(np.int8))
-                elements.write(joined(heads, decimals(frame[point[some]]), b',"at":', decimals(time_ns[some]), b"}"))
+                heads = picked(_OPEN_CLOSE, is_end[some])
+                frames, times = integers(b"", frame[point[some]]), integers(b',"at":', time_ns[some])
+                elements.write_rows(part.stop - part.start, heads, frames, times, b"}")
             self._file.write(b"]}")
 
     def sampled(self, places: Places, suffix: str, stacks: list[list[int]], stack: Array, weight_ns: Array) -> None:
@@ -130,10 +132,9 @@ class _Profiles:
             self._begin("sampled", name + suffix)
             self._file.write(b'"startValue":0,"endValue":%d,"samples":[' % int(weight_ns[rows].sum()))
             elements = Elements(self._file)
-            for part in chunks(sizes(listed)[stack[rows]]):
-                elements.write(pick(listed, stack[rows[part]]))
+            elements.write_rows(len(rows), picked(listed, stack[rows]))
             self._file.write(b'],"weights":[')
-            Elements(self._file).write(joined(b",", decimals(weight_ns[rows])))
+            Elements(self._file).write_rows(len(rows), integers(b",", weight_ns[rows]))
             self._file.write(b"]}")
 
     def _begin(self, kind: str, name: str) -> None:

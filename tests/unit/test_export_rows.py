@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pillion._tables import ragged_column
-from pillion.export._json_rows import microseconds
+from pillion.export._json_pieces import Column, ListBegin, Piece, json_rows, microseconds, picked
+from pillion.export._json_pieces import integers as json_integers
 from pillion.export._protobuf import integers, messages, text, varint, varints
 from pillion.export._rows import chunks, content, joined, words
 from pillion.export._stack_tree import stack_tree
@@ -40,10 +41,62 @@ def test_a_column_of_messages_is_the_messages_one_by_one() -> None:
 
 @given(st.lists(INT64, max_size=20))
 def test_microseconds_keep_every_nanosecond(times: list[int]) -> None:
-    for time_ns, written in zip(times, microseconds(np.array(times, np.int64)).to_pylist()):
+    for time_ns, written in zip(times, written_rows([microseconds(b"", np.array(times, np.int64)), b"\n"], len(times))):
         whole, _, part = written.decode().partition(".")
-        if time_ns > -(2**63):  # which has no positive counterpart
-            assert (abs(int(whole)) * 1000 + int(part)) * (-1 if written.startswith(b"-") else 1) == time_ns
+        assert (abs(int(whole)) * 1000 + int(part)) * (-1 if written.startswith(b"-") else 1) == time_ns
+
+
+def written_rows(pieces: list[Piece], rows: int) -> list[bytes]:
+    return b"".join(bytes(part) for part in json_rows(pieces, rows)).splitlines()
+
+
+def direct_row(pieces: list[Piece], row: int) -> bytes:
+    text, list_at = b"", None
+    for piece in pieces:
+        before = text
+        if isinstance(piece, ListBegin):
+            text += piece.text
+        elif isinstance(piece, bytes):
+            text += piece
+        elif piece.silent is None or piece.values[row] != piece.silent:
+            value = int(piece.values[row])
+            written = str(value).encode() if piece.words is None else piece.words[value].as_py()
+            text += piece.before + written + piece.after
+        if list_at == len(before) and text[len(before) :].startswith(b","):
+            text = before + text[len(before) + 1 :]
+        if isinstance(piece, ListBegin):
+            list_at = len(text)
+    return text
+
+
+TEXTS = st.sampled_from([b"", b",", b"[", b',"a":', b"{}"])
+WORDS = words([b"", b",x", b"word", b"w" * 3_000_000])
+
+
+@st.composite
+def json_columns(draw: st.DrawFn, rows: int) -> Column:
+    before, after, silent = draw(TEXTS), draw(TEXTS), draw(st.none() | st.integers(0, 3))
+    if draw(st.booleans()):
+        return picked(WORDS, np.array(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)), np.int8))
+    kind, numbers = draw(
+        st.sampled_from([("i8", INT64), ("u8", st.integers(0, 2**64 - 1)), ("u4", st.integers(0, 2**32 - 1))])
+    )
+    values = draw(st.lists(numbers | st.integers(0, 3), min_size=rows, max_size=rows))
+    return json_integers(before, np.array(values, kind), silent, after)
+
+
+@settings(max_examples=300)
+@given(st.data(), st.integers(0, 5))
+def test_rows_of_json_are_their_pieces_one_by_one(data: st.DataObject, rows: int) -> None:
+    some = st.one_of(TEXTS, TEXTS.map(ListBegin), json_columns(rows))
+    pieces = data.draw(st.lists(some, max_size=6))
+    assert written_rows([*pieces, b".\n"], rows) == [direct_row(pieces, row) + b"." for row in range(rows)]
+
+
+def test_rows_of_json_may_be_longer_than_any_buffer() -> None:
+    places = np.array([3, 2, 3] * 5)
+    rows = written_rows([picked(WORDS, places), b"\n"], len(places))
+    assert [len(row) for row in rows] == [3_000_000, 4, 3_000_000] * 5
 
 
 @given(st.lists(st.integers(0, 200 << 20), max_size=20))
