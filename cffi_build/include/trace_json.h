@@ -68,9 +68,12 @@ struct pln_trace_step {
 struct pln_trace *pln_trace_new(void);
 void pln_trace_free(struct pln_trace *trace);
 
-/* Reads on: data is what no step before has consumed, events are zeroed memory. Returns PLN_TRACE_*. */
+/* Reads on: data is what no step before has consumed. Returns PLN_TRACE_*. */
 int pln_trace_feed(struct pln_trace *trace, const uint8_t *data, size_t size, struct pln_trace_event *events,
                    size_t room, struct pln_trace_step *step);
+
+/* Bit i is set where the i-th 64 bits of the events are not all the same. */
+uint32_t pln_trace_differing(const struct pln_trace_event *events, size_t count);
 
 /* Whether the reading has come to an array of events. */
 int pln_trace_has_events(const struct pln_trace *trace);

@@ -143,12 +143,11 @@ class TraceJson:
             return
         self._sizes.append(self._used)
         rows = self._block[: self._used]
-        words = rows.view(np.uint64).reshape(len(rows), -1)  # all columns are looked at in one pass through the memory
-        is_same = (words == words[0]).all(axis=0).tolist()
+        events = ffi.cast("struct pln_trace_event *", ffi.from_buffer(rows))
+        differing = int(lib.pln_trace_differing(events, len(rows)))
         for name, parts in self._parts.items():
             values = rows[name]
-            parts.append(values[0] if is_same[_WORDS[name]] else values.copy())
-        rows[:] = 0
+            parts.append(values.copy() if differing >> _WORDS[name] & 1 else values[0])
         self._used = 0
 
     def _keep_member(self, key: bytes, value: memoryview, position: int) -> None:

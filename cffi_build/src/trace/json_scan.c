@@ -2,17 +2,12 @@
 
 #include <string.h>
 
-static inline uint64_t has_byte(uint64_t word, uint8_t byte) {
-    uint64_t different = word ^ (JSON_ONES * byte);
-    return (different - JSON_ONES) & ~different & JSON_HIGHS;
-}
-
 /* The next quote or backslash, or the end. */
 static const uint8_t *string_stop(const uint8_t *at, const uint8_t *end) {
     while (end - at >= 8) { /* eight bytes at a time: most of a trace is inside of strings */
         uint64_t word;
         memcpy(&word, at, 8);
-        uint64_t found = has_byte(word, '"') | has_byte(word, '\\');
+        uint64_t found = json_has_byte(word, '"') | json_has_byte(word, '\\');
         if (found)
             return at + __builtin_ctzll(found) / 8;
         at += 8;
@@ -26,7 +21,7 @@ static bool is_hex(uint8_t c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-enum json_result json_string(struct json_cursor *cursor, struct json_slice *text, bool *escaped) {
+enum json_result json_long_string(struct json_cursor *cursor, struct json_slice *text, bool *escaped) {
     const uint8_t *begin = cursor->at + 1, *at = begin;
     *escaped = false;
     for (;;) {

@@ -47,7 +47,33 @@ static inline bool json_skip_space(struct json_cursor *cursor) {
 
 /* From the opening quote to behind the closing one; text is what is between. Raw control characters are let pass:
  * writers forget to escape them. */
-enum json_result json_string(struct json_cursor *cursor, struct json_slice *text, bool *escaped);
+enum json_result json_long_string(struct json_cursor *cursor, struct json_slice *text, bool *escaped);
+
+/* Bytes of the word that are this one: the lowest bit that is set is right, those above it may be too many. */
+static inline uint64_t json_has_byte(uint64_t word, uint8_t byte) {
+    uint64_t different = word ^ (JSON_ONES * byte);
+    return (different - JSON_ONES) & ~different & JSON_HIGHS;
+}
+
+/* Nearly all strings end within 16 bytes and have no escapes: these without a call. */
+static inline enum json_result json_string(struct json_cursor *cursor, struct json_slice *text, bool *escaped) {
+    const uint8_t *begin = cursor->at + 1;
+    for (const uint8_t *at = begin; at <= begin + 8 && cursor->end - at >= 8; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t found = json_has_byte(word, '"') | json_has_byte(word, '\\');
+        if (!found)
+            continue;
+        const uint8_t *stop = at + __builtin_ctzll(found) / 8;
+        if (*stop != '"')
+            break;
+        *text = (struct json_slice){begin, (size_t)(stop - begin)};
+        *escaped = false;
+        cursor->at = stop + 1;
+        return JSON_OK;
+    }
+    return json_long_string(cursor, text, escaped);
+}
 
 /* Any value, as it is written. A value that is too deep is valid only as far as brackets go. */
 enum json_result json_value(struct json_cursor *cursor, struct json_slice *value, bool *too_deep);

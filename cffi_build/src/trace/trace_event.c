@@ -119,9 +119,21 @@ static bool fill_rest(struct pln_trace *trace, struct pln_trace_event *event) {
     return join_rest(trace, PLN_TRACE_STRINGS, &event->attributes);
 }
 
+uint32_t pln_trace_differing(const struct pln_trace_event *events, size_t count) {
+    uint64_t different[sizeof *events / 8] = {0}, first[sizeof *events / 8], words[sizeof *events / 8];
+    uint32_t bits = 0;
+    memcpy(first, events, count ? sizeof *events : 0);
+    for (size_t row = 1; row < count; row++) {
+        memcpy(words, &events[row], sizeof *events);
+        for (size_t i = 0; i < sizeof *events / 8; i++)
+            different[i] |= words[i] ^ first[i];
+    }
+    for (size_t i = 0; i < sizeof *events / 8; i++)
+        bits |= (uint32_t)(different[i] != 0) << i;
+    return bits;
+}
+
 bool trace_fill(struct pln_trace *trace, const struct parts *parts, struct pln_trace_event *event) {
-    event->sequence_nr = -1;
-    event->device = -1;
     if (!json_microseconds(parts->ts, &event->start_ns))
         event->flags |= PLN_TRACE_NO_START;
     if (!json_microseconds(parts->dur, &event->duration_ns))

@@ -42,7 +42,7 @@ struct parts {
     struct json_slice phase, category, name, pid, tid, ts, dur, id;
 };
 
-/* Fills a zeroed event from its parts and from what is in trace->rest, which it uses up. False for want of memory. */
+/* Fills an event, of which flags and phase are set, from its parts and from what is in trace->rest, which it uses up. False for want of memory. */
 bool trace_fill(struct pln_trace *trace, const struct parts *parts, struct pln_trace_event *event);
 
 #endif

@@ -165,8 +165,8 @@ static int read_event(struct pln_trace *trace, struct json_cursor *cursor, struc
         return GO_ON;
     }
     struct pln_trace_event *event = &events[step->events];
-    event->flags = too_deep ? PLN_TRACE_TOO_DEEP : 0;
-    event->phase = phase;
+    *event = (struct pln_trace_event){
+        .sequence_nr = -1, .device = -1, .flags = too_deep ? PLN_TRACE_TOO_DEEP : 0, .phase = phase};
     if (!trace_fill(trace, &parts, event))
         return PLN_TRACE_MEMORY;
     step->events++;
