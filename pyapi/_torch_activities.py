@@ -112,6 +112,8 @@ def join_activities(torch: TorchActivities, ours: Columns, is_listed: bool) -> T
 
 def operators(trace: TorchTrace, ranges: Array, linked: Array) -> Array:
     """For numbers that something is linked to the trace's row of the operator with that number, −1 for none."""
+    if not len(linked):
+        return np.zeros(0, np.int64)
     of = trace.columns
     fronts = ranges[(of["linked"][ranges] == 0) & ~of["is_async"][ranges] & ~trace.hidden[ranges]]
     numbers, first = np.unique(of["number"][fronts], return_index=True)

@@ -29,6 +29,7 @@ from pillion.model import Detail
 from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
 from pillion.model.memory import in_any_interval, sums_in_intervals
 from pillion.model.nesting import depths, nested_among
+from pillion.model.order import time_order
 from pillion_probes.layout import CONSTANTS
 
 
@@ -54,15 +55,14 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
     threads = _linked_threads(trace, ranges)
     ours = _kept_rows(tables["events"], pid, has_device_work(trace, devices))
     merged, order = _events(tables["events"], ours, trace, ranges, texts, stack_rows, pid, offset_ns)
-    is_hidden = np.concatenate([np.zeros(len(ours), bool), trace.hidden[ranges]])[order]
+    is_hidden = _in_order(_joined(np.zeros(len(ours), bool), _taken(trace.hidden, ranges)), order)
     outside = _add_memory(merged, is_hidden, trace, offset_ns)
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = _places(order, len(is_hidden))
     row_of_source = np.full(len(trace.hidden), -1)
     row_of_source[ranges] = place[len(ours) :]
-    number = np.concatenate([_numbers_for(len(ours), trace), trace.columns["number"][ranges]])[order]
+    number = _in_order(_joined(_numbers_for(len(ours), trace), _taken(trace.columns["number"], ranges)), order)
     own_threads = _torch_threads(tables["events"]["tid"][ours], trace, ranges)
-    sources = np.concatenate([np.full(len(ours), -1), ranges])[order]
+    sources = _in_order(_joined(np.full(len(ours), -1, np.int32), ranges.astype(np.int32)), order)
     moved = np.full(length(tables["events"]) + 1, -1)  # the last, for −1, stays −1
     moved[ours] = place[: len(ours)]
     of_torch = torch_activities(trace, devices, ranges, row_of_source, texts, offset_ns)
@@ -93,7 +93,7 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
         legacy = None
     detail = Detail(
         use_device=use_device,
-        thread=np.concatenate([own_threads, threads[ranges]])[order],
+        thread=_in_order(_joined(own_threads, _taken(threads, ranges)), order),
         number=number,
         hidden=is_hidden if is_hidden.any() else None,
         legacy=legacy,
@@ -101,6 +101,28 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
         read=read,
     )
     return Joined(joined, detail)
+
+
+def _taken(values: Array, rows: Array) -> Array:
+    """These rows, which ascend; without a copy where they are all: a trace is hundreds of megabytes."""
+    return values if len(rows) == len(values) else values[rows]
+
+
+def _joined(first: Array, second: Array) -> Array:
+    return np.concatenate([first, second]) if len(first) else second
+
+
+def _in_order(values: Array, order: Array | None) -> Array:
+    return values if order is None else values[order]
+
+
+def _places(order: Array | None, count: int) -> Array:
+    """Where each row is in the order."""
+    if order is None:
+        return np.arange(count)
+    places = np.empty(count, np.int64)
+    places[order] = np.arange(count)
+    return places
 
 
 def _attributed(columns: Columns, time: str, moved: Array, events: Columns) -> Columns:
@@ -154,46 +176,50 @@ def _events(
     stack_rows: Array,
     pid: int,
     offset_ns: int,
-) -> tuple[Columns, Array]:
-    """The events table of both, and its order: first ours, then torch's."""
+) -> tuple[Columns, Array | None]:
+    """The events table of both, and its order: first ours, then torch's; None where they are in order so."""
     of, count = trace.columns, len(ranges)
+    tid = (_taken(of["tid"], ranges) & 0xFFFFFFFF).astype(np.uint32)
+    start_ns = _taken(of["start_ns"], ranges) - offset_ns
+    linked, number = _taken(of["linked"], ranges), _taken(of["number"], ranges)
     torch_columns: Columns = {
         "pid": np.full(count, pid, np.uint32),
-        "tid": (of["tid"][ranges] & 0xFFFFFFFF).astype(np.uint32),
-        "name": texts.rows[of["name"][ranges]],
-        "start_ns": of["start_ns"][ranges] - offset_ns,
-        "end_ns": np.maximum(of["end_ns"], of["start_ns"])[ranges] - offset_ns,
+        "tid": tid,
+        "name": texts.rows[_taken(of["name"], ranges)],
+        "start_ns": start_ns,
+        "end_ns": np.maximum(_taken(of["end_ns"], ranges) - offset_ns, start_ns),
         "kind": np.full(count, CONSTANTS["PLN_RANGE"], np.uint16),
-        "flags": of["is_async"][ranges].astype(np.uint16) * np.uint16(CONSTANTS["PLN_ASYNC"]),
+        "flags": _taken(of["is_async"], ranges).astype(np.uint16) * np.uint16(CONSTANTS["PLN_ASYNC"]),
         "source": np.full(count, CONSTANTS["PLN_SOURCE_TORCH"], np.uint16),
         "args": np.zeros(count, np.int32),
-        "end_tid": (of["tid"][ranges] & 0xFFFFFFFF).astype(np.uint32),
+        "end_tid": tid,
         "value": np.zeros(count, np.uint64),
-        "scope": of["scope"][ranges],
-        "sequence_nr": of["sequence_nr"][ranges],
-        "fwd_thread": of["fwd_thread"][ranges],
-        "correlation": np.where(of["linked"] > 0, of["number"], 0)[ranges],
-        "external_id": np.where(of["linked"] > 0, of["linked"], of["number"])[ranges],
+        "scope": _taken(of["scope"], ranges),
+        "sequence_nr": _taken(of["sequence_nr"], ranges),
+        "fwd_thread": _taken(of["fwd_thread"], ranges),
+        "correlation": np.where(linked > 0, number, 0),
+        "external_id": np.where(linked > 0, linked, number),
     }
     for name in ("overload", "shapes"):
         if name in of:
-            torch_columns[name] = texts.rows[of[name][ranges]]
+            torch_columns[name] = texts.rows[_taken(of[name], ranges)]
     if "stack" in of:
-        torch_columns["stack"] = stack_rows[of["stack"][ranges]]
+        torch_columns["stack"] = stack_rows[_taken(of["stack"], ranges)]
     if "flops" in of:
-        torch_columns["flops"] = of["flops"][ranges]
+        torch_columns["flops"] = _taken(of["flops"], ranges)
     if "stack" in events:  # of calls into CUDA that Pillion itself saw
         torch_columns.setdefault("stack", np.zeros(count, np.int64))
     merged: Columns = {
-        name: np.concatenate([column("events", events, name)[ours], values]) for name, values in torch_columns.items()
+        name: _joined(column("events", events, name)[ours], torch_columns.pop(name)) for name in list(torch_columns)
     }
     thread = (merged["pid"].astype(np.uint64) << np.uint64(32)) | merged["tid"]
-    order = np.lexsort((-merged["end_ns"], merged["start_ns"], thread))
-    merged = {name: values[order] for name, values in merged.items()}
+    order = time_order(merged["start_ns"], merged["end_ns"], thread)
+    for name in list(merged):
+        merged[name] = _in_order(merged.pop(name), order)
     merged["category"] = _category(column("events", events, "category").take(ours), of["kind"].take(ranges), order)
-    merged["id"] = np.arange(len(order))
+    merged["id"] = np.arange(len(thread))
     is_sync = merged["flags"] & CONSTANTS["PLN_ASYNC"] == 0
-    parents = nested_among(is_sync, merged["start_ns"], merged["end_ns"], thread[order])
+    parents = nested_among(is_sync, merged["start_ns"], merged["end_ns"], _in_order(thread, order))
     merged["parent"], merged["depth"] = parents.astype(np.int64), np.minimum(depths(parents), 65535).astype(np.uint16)
     return merged, order
 
@@ -215,10 +241,9 @@ def _add_memory(events: Columns, is_hidden: Array, trace: TorchTrace, offset_ns:
     return memory[~(in_any_interval(start, end, time_ns) & is_allocation)]
 
 
-def _category(ours: Labels, torch_kinds: Labels, order: Array) -> Labels:
+def _category(ours: Labels, torch_kinds: Labels, order: Array | None) -> Labels:
     names = list(dict.fromkeys((*ours.texts, *torch_kinds.texts)))
     codes = [
         np.array([names.index(text) for text in labels.texts], np.int32)[labels.codes] for labels in (ours, torch_kinds)
     ]
-    return Labels(np.concatenate(codes)[order], tuple(names))
-
+    return Labels(_in_order(np.concatenate(codes), order), tuple(names))

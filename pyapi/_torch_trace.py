@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pillion._native import lib
 from pillion._tables import Array, Labels
 from pillion.model.memory import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 from pillion.model.rows import UTILITY_RANGES
 
 _MEMORY = (MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME)
-_PART = 65_536  # events read at a time
+_PART = 16_384  # events read at a time: some 6 MB of torch's objects
 _TIMED_PART = 1_024  # the same under a timeout: some 2 ms
 # Kinds of events that are always on the CPU: asking each event's device costs seven times what any other getter does.
 _ON_CPU = ("cpu_op", "user_annotation", "python_function")
@@ -119,6 +120,7 @@ def read_trace(
     events = result.events()
     parts = [_read_part(_Reader(part), wanted, texts, stacks, kinds) for part in _consumed(events, timeout_s)]
     columns: dict[str, Any] = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    lib.pln_heap_trim()
     columns["kind"] = Labels(columns["kind"], tuple(kinds.known))
     memory = np.flatnonzero(_named(columns["name"], texts, _MEMORY))
     hidden = columns.pop("hidden") | _named(columns["name"], texts, UTILITY_RANGES)
@@ -139,6 +141,7 @@ def _consumed(events: list[Any], timeout_s: float | None = None) -> Iterator[lis
     while events and (end_s is None or time.monotonic() < end_s):
         part = events[: -size - 1 : -1]
         del events[-size:]
+        lib.pln_heap_trim()
         yielded = True
         yield part
     if not yielded:

@@ -8,6 +8,7 @@
 
 #include "../bytes.h"
 #include "json_scan.h"
+#include "key_memo.h"
 #include "text_table.h"
 
 #define IS(slice, literal) ((slice).size == sizeof(literal) - 1 && !memcmp((slice).at, literal, sizeof(literal) - 1))
@@ -31,6 +32,8 @@ struct pln_trace {
     uint64_t flows;
     uint64_t counters;
     struct text_table texts[2];
+    struct key_memo part_memos[KEY_MEMOS]; /* of the members of an event */
+    struct key_memo arg_memos[KEY_MEMOS];  /* of those of its args */
     struct pln_bytes scratch;
     struct member *rest; /* of the event at hand: the members of args, and those that have no field */
     size_t rest_count;

@@ -67,8 +67,12 @@ static bool keep(struct pln_trace *trace, struct member member) {
     return true;
 }
 
-/* One member of the object behind its bracket or comma. Sets *closed at the closing bracket, which it consumes. */
-static int next_member(struct json_cursor *cursor, bool is_first, struct json_slice *key, bool *closed) {
+/* The member number `place` of an object, up to its value. Sets *closed at the closing bracket, which it consumes. */
+static int next_member(struct json_cursor *cursor, size_t place, struct key_memo *memos, struct json_slice *key,
+                       bool *closed) {
+    const uint8_t *begin = cursor->at;
+    if (place < KEY_MEMOS && key_memo_matches(&memos[place], cursor, key))
+        return GO_ON;
     if (!json_skip_space(cursor))
         return PLN_TRACE_MORE;
     if (*cursor->at == '}') {
@@ -76,21 +80,25 @@ static int next_member(struct json_cursor *cursor, bool is_first, struct json_sl
         *closed = true;
         return GO_ON;
     }
-    if (!is_first) {
+    if (place) {
         if (*cursor->at != ',')
             return PLN_TRACE_BAD;
         cursor->at++;
         if (!json_skip_space(cursor))
             return PLN_TRACE_MORE;
     }
-    return status_of(json_key(cursor, key));
+    int status = status_of(json_key(cursor, key));
+    if (status == GO_ON && place < KEY_MEMOS)
+        key_memo_take(&memos[place], begin, cursor->at, *key);
+    return status;
 }
 
 static int read_args(struct pln_trace *trace, struct json_cursor *cursor, bool *too_deep) {
     cursor->at++;
-    for (bool is_first = true, closed = false;; is_first = false) {
+    bool closed = false;
+    for (size_t place = 0;; place++) {
         struct member member;
-        int status = next_member(cursor, is_first, &member.key, &closed);
+        int status = next_member(cursor, place, trace->arg_memos, &member.key, &closed);
         if (status != GO_ON || closed)
             return status;
         bool is_deep = false;
@@ -122,9 +130,10 @@ static struct json_slice *part_of(struct parts *parts, struct json_slice key) {
 static int read_parts(struct pln_trace *trace, struct json_cursor *cursor, struct parts *parts, bool *too_deep) {
     trace->rest_count = 0;
     cursor->at++;
-    for (bool is_first = true, closed = false;; is_first = false) {
+    bool closed = false;
+    for (size_t place = 0;; place++) {
         struct member member;
-        int status = next_member(cursor, is_first, &member.key, &closed);
+        int status = next_member(cursor, place, trace->part_memos, &member.key, &closed);
         if (status != GO_ON || closed)
             return status;
         if (*cursor->at == '{' && IS(member.key, "args")) {

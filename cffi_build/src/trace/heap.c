@@ -1,0 +1,13 @@
+#include "heap.h"
+
+#include <stdlib.h>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+void pln_heap_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+}
