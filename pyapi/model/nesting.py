@@ -25,17 +25,15 @@ def interval_parents(start: Array, end: Array, group: Array) -> Array:
     """
     if start.dtype.kind == "f":
         start, end = np.unique(np.concatenate([start, end]), return_inverse=True)[1].reshape(2, -1)
-    columns = [np.ascontiguousarray(column).astype(kind, copy=False) for column, kind in ((start, "i8"), (end, "i8"))]
-    columns.append(np.ascontiguousarray(group).astype("u8", copy=False))
-    if not _nest(columns, None, parents := np.empty(len(start), np.int32)):
-        _nest(columns, time_order(*columns), parents)
+    start, end, group = _contiguous(start, "i8"), _contiguous(end, "i8"), _contiguous(group, "u8")
+    parents = np.empty(len(start), np.int32)
+    columns = (_pointer("int64_t[]", start), _pointer("int64_t[]", end), _pointer("uint64_t[]", group))
+    if not lib.pln_nest(*columns, ffi.NULL, len(parents), _pointer("int32_t[]", parents)):
+        order = time_order(start, end, group)
+        assert order is not None  # or the rows would have been in order
+        places = _pointer("int32_t[]", order.astype(np.int32))
+        lib.pln_nest(*columns, places, len(parents), _pointer("int32_t[]", parents))
     return parents
-
-
-def _nest(columns: list[Array], order: Array | None, parents: Array) -> bool:
-    start, end, group = (_pointer(kind, column) for kind, column in zip(("int64_t[]",) * 2 + ("uint64_t[]",), columns))
-    places = ffi.NULL if order is None else _pointer("int32_t[]", order.astype(np.int32))
-    return bool(lib.pln_nest(start, end, group, places, len(parents), _pointer("int32_t[]", parents)))
 
 
 def nested_among(mask: Array, start: Array, end: Array, group: Array) -> Array:
@@ -55,11 +53,15 @@ def depths(parents: Array) -> Array:
     Raises:
         ValueError: a parent is no row, or its own ancestor.
     """
-    parents = np.ascontiguousarray(parents, np.int32)
+    parents = _contiguous(parents, "i4")
     depth = np.empty(len(parents), np.int32)
     if not lib.pln_depths(_pointer("int32_t[]", parents), len(parents), _pointer("int32_t[]", depth)):
         raise ValueError("the parents of rows are no tree")
     return depth
+
+
+def _contiguous(values: Array, kind: str) -> Array:
+    return np.ascontiguousarray(values.astype(kind, copy=False))
 
 
 def _pointer(kind: str, values: Array) -> Any:

@@ -16,7 +16,7 @@ from pillion._errors import CaptureError
 from pillion._native import lib
 from pillion.importers import trace_json
 from pillion.importers.losses import Losses
-from pillion.importers.trace_json import TraceJson
+from pillion.importers.trace_json import EVENT_DTYPE, TraceJson
 
 _I64 = st.integers(-(2**63), 2**63 - 1)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -163,6 +163,55 @@ def test_every_cut_of_a_trace_is_read_as_far_as_it_goes() -> None:
         elif not data[:cut].endswith(b"}}"):
             with pytest.raises(CaptureError, match="ends before the first event, at byte"):
                 read(data[:cut])
+
+
+_SPACE = st.sampled_from(["", "", "", " ", "\n    ", " " * 9])
+_VALUE = st.sampled_from(["7", '"X"', "12.5", '"a\\"b"', "[1, 2]", '{"ph": 3}'])
+_MEMBERS = st.lists(
+    st.tuples(st.sampled_from(["ph", "pid", "ts", "cat", "name", "args", "k" * 70]), _VALUE), min_size=1, max_size=4
+)
+
+
+@st.composite
+def _object_texts(draw: st.DrawFn) -> list[str]:
+    """Objects of nearly the same members, with white space anywhere, some without what JSON wants between members."""
+    members, objects = draw(_MEMBERS), []
+    for _ in range(draw(st.integers(1, 8))):
+        some = members[draw(st.integers(0, 1)) :]
+        texts = [f'{draw(_SPACE)}"{key}"{draw(_SPACE)}:{draw(_SPACE)}{value}{draw(_SPACE)}' for key, value in some]
+        separator = draw(st.sampled_from([*[","] * 9, "", ",,", ";"]))
+        objects.append("{" + separator.join(texts) + draw(_SPACE) + "}")
+    return objects
+
+
+def _content(trace: TraceJson) -> list[tuple[Any, ...]]:
+    is_metadata = (trace.column("phase") == ord("M")).tolist()
+    rows = zip(*(trace.column(name).tolist() for name in EVENT_DTYPE.names or ()))
+    answer = []
+    for row, metadata in zip(rows, is_metadata):
+        values: dict[str, Any] = dict(zip(EVENT_DTYPE.names or (), row))
+        for name in ("name", "attributes", "shapes", "category", "stack", "id"):
+            is_label = metadata or name in ("category", "stack", "id")
+            values[name] = (trace.labels if is_label else trace.strings)[values[name]]
+        for name, flag in (("pid", lib.PLN_TRACE_PID_TEXT), ("tid", lib.PLN_TRACE_TID_TEXT)):
+            values[name] = trace.labels[values[name]] if values["flags"] & flag else values[name]
+        answer.append(tuple(values.values()))
+    return answer
+
+
+@settings(max_examples=300, deadline=None)
+@given(_object_texts())
+def test_an_event_is_read_alike_whatever_came_before_it(objects: list[str]) -> None:
+    alone = []
+    for text in objects:
+        try:
+            alone += _content(read(f"[{text}]".encode())[0])
+        except CaptureError:  # no JSON: the reading ends there
+            break
+    if alone:
+        trace, losses = read(f"[{','.join(objects)}]".encode())
+        assert _content(trace) == alone
+        assert ("trace_corrupt" in counts(losses)) == (len(alone) < len(objects))
 
 
 _SEED = json.dumps(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pillion._tables import SCHEMAS, Labels, Tables, from_rows, text_column
 from pillion.model import EventList, FunctionEvent, MemRecordsAcc, StringTable, event_list
 from pillion.model.memory import in_any_interval, sums_in_intervals
-from pillion.model.nesting import depths, interval_parents
+from pillion.model.nesting import depths, interval_parents, nested_among
+from pillion.model.order import time_order
 
 _NAMES = ["", "a", "b", "aten::is_leaf", "ProfilerStep#3"]
 
@@ -95,8 +96,49 @@ def test_parents_are_those_of_the_direct_way(intervals: list[tuple[int, int, int
     parents = interval_parents(start, start + length, thread)
     assert parents.tolist() == direct_parents(intervals)
     assert interval_parents(start / 1e3, (start + length) / 1e3, thread).tolist() == direct_parents(intervals)
+    high = thread.astype(np.uint64) << np.uint64(62)  # the third is beyond what fits with a sign
+    assert interval_parents(start, start + length, high).tolist() == parents.tolist()
+    some = start % 3 > 0
+    rows = np.flatnonzero(some).tolist()
+    among = direct_parents([intervals[row] for row in rows])
+    wanted = dict(zip(rows, [rows[above] if above >= 0 else -1 for above in among]))
+    found = nested_among(some, start, start + length, thread).tolist()
+    assert found == [wanted.get(row, -1) for row in range(len(intervals))]
     depth = depths(parents)
     assert all(depth[row] == (depth[above] + 1 if above >= 0 else 0) for row, above in enumerate(parents.tolist()))
+
+
+_EXTREMES = [-(2**62), -1, 0, 1, 2**62]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(_EXTREMES), st.sampled_from(_EXTREMES), st.sampled_from([0, 1, 2**32, 2**63]))),
+    st.booleans(),
+)
+def test_the_order_is_by_group_start_and_length(rows: list[tuple[int, int, int]], is_one_group: bool) -> None:
+    start, end = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
+    group = None if is_one_group else np.array([row[2] for row in rows], np.uint64)
+    keys = [(0 if is_one_group else row[2], row[0], -row[1]) for row in rows]
+    expected = sorted(range(len(rows)), key=keys.__getitem__)
+    order = time_order(start, end, group)
+    assert (list(range(len(rows))) if order is None else order.tolist()) == expected
+    assert (order is None) == (expected == list(range(len(rows))))
+
+
+@given(st.lists(st.integers(-1, 12), max_size=12))
+def test_depths_count_ancestors_or_refuse_what_is_no_tree(parents: list[int]) -> None:
+    expected = []
+    for row in range(len(parents)):
+        depth, above = 0, parents[row]
+        while 0 <= above < len(parents) and depth <= len(parents):
+            depth, above = depth + 1, parents[above]
+        expected.append(depth if above < 0 else None)
+    if None in expected:
+        with pytest.raises(ValueError, match="no tree"):
+            depths(np.array(parents, np.int32))
+    else:
+        assert depths(np.array(parents, np.int32)).tolist() == expected
 
 
 @settings(max_examples=200, deadline=None)
