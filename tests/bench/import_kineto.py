@@ -18,13 +18,13 @@ from pillion.importers import import_trace
 _NAMES = ("step", "aten::matmul", "aten::mm", "aten::resolve_conj", "aten::relu", "aten::clamp_min", "aten::sum")
 _CHUNK = 100_000
 
-_INDENTED = """
+INDENTED = """
   {
     "ph": "X",
     "cat": "%s",
     "name": "%s",
     "pid": 26309,
-    "tid": 26309,
+    "tid": %d,
     "ts": %.3f,
     "dur": %.3f
     ,
@@ -33,13 +33,13 @@ _INDENTED = """
     }
   }"""
 _COMPACT = (
-    '{"ph":"X","cat":"%s","name":"%s","pid":26309,"tid":26309,"ts":%.3f,"dur":%.3f,'
+    '{"ph":"X","cat":"%s","name":"%s","pid":26309,"tid":%d,"ts":%.3f,"dur":%.3f,'
     '"args":{"External id":%d,"Ev Idx":%d}}'
 )
 
 
-def write_trace(path: Path, events: int, template: str) -> None:
-    """A step, and in it operators that nest in pairs, again and again."""
+def write_trace(path: Path, events: int, template: str, threads: int = 1) -> None:
+    """A step, and in it operators that nest in pairs, again and again; the threads take turns."""
     per_step = len(_NAMES)
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "traceEvents": [')
@@ -50,7 +50,7 @@ def write_trace(path: Path, events: int, template: str) -> None:
                 start = 5_163_166_616_528.0 + step * 100 + (place + 1) // 2 * 10 + (place + 1) % 2 * 2
                 duration = 90.0 if place == 0 else 8.125 if place % 2 else 5.5
                 category = "cpu_op" if place else "user_annotation"
-                rows.append(template % (category, _NAMES[place], start, duration, number + 1, number))
+                rows.append(template % (category, _NAMES[place], 26309 + step % threads, start, duration, number + 1, number))
             file.write(("," if begin else "") + ",".join(rows))
         file.write("]}")
 
@@ -84,7 +84,7 @@ def measure(path: Path) -> None:
 def main() -> None:
     sizes = [int(argument) for argument in sys.argv[1:]] or [100_000, 300_000, 1_000_000]
     with tempfile.TemporaryDirectory() as folder:
-        for label, template in (("indented", _INDENTED), ("compact", _COMPACT)):
+        for label, template in (("indented", INDENTED), ("compact", _COMPACT)):
             print(label, flush=True)
             for size in sizes:
                 path = Path(folder) / "trace.json"

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from import_kineto import _INDENTED, memory_mb, write_trace
+from import_kineto import INDENTED, memory_mb, write_trace
 
 import pillion
 
 
 def measure(path: Path) -> None:
     small = path.with_name("small.json")  # loads what every process has to load
-    write_trace(small, 70, _INDENTED)
+    write_trace(small, 70, INDENTED)
     pillion.import_trace(small).function_events.table()
     Path("/proc/self/clear_refs").write_text("5")  # a process begins with its parent's peak
     before_mb = memory_mb("VmRSS")
@@ -44,7 +44,7 @@ def main() -> None:
     events = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        write_trace(path, events, _INDENTED)
+        write_trace(path, events, INDENTED)
         print(f"{events:,} events, {path.stat().st_size / 1e6:.0f} MB")
         subprocess.run([sys.executable, __file__, "--measure", str(path)], check=True)
 
