@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tree that intervals make by lying in each other, in one pass and without memory of its own.
+ * The tree that intervals make by lying in each other, and what belongs to its rows, in one pass each and without memory
+ * of its own.
  */
 #ifndef PILLION_NESTING_H
 #define PILLION_NESTING_H
@@ -18,6 +19,10 @@ int pln_nest(const int64_t *start, const int64_t *end, const uint64_t *group, co
 
 /* Sets depth[row] to the number of ancestors; -1 has none. Returns 1; 0 where a parent is no row or its own ancestor. */
 int pln_depths(const int32_t *parents, size_t count, int32_t *depth);
+
+/* Adds values[i] to sums[rows[i]] in the order of i, nothing where the row is negative. Returns 1; 0 where a row is not
+ * below `size`, and then the sums are not whole. */
+int pln_add_at(const int32_t *rows, const double *values, size_t count, double *sums, size_t size);
 
 #pragma GCC visibility pop
 

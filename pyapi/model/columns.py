@@ -16,6 +16,7 @@ from pillion.model.rows import EventRows
 from pillion.model.stacks import ShapeValues, StackTexts, backward_stacks
 from pillion.model.tree import Attribution, attribute, float_sums, inclusive, is_async, is_nothing, sums, visible_rows
 
+_CHUNK = 65_536  # rows whose intermediate results stay in the processor's cache
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 # Work that a device did for the event that caused it; annotations only lie on its time line.
 WORK = ("kernel", "memcpy", "memset", "graph")
@@ -180,8 +181,12 @@ class EventColumns(EventRows):
     @cached_property
     def _elapsed_us(self) -> Array:
         """Wall time. As torch does it, in floats of both ends: sums then agree to the last digit."""
-        start_ns = self.start_ns - self.origin_ns
-        return (start_ns + self.duration_ns) / 1e3 - start_ns / 1e3
+        elapsed_us = np.empty(len(self))
+        for begin in range(0, len(self), _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            start_ns = self.start_ns[some] - self.origin_ns
+            elapsed_us[some] = (start_ns + self.duration_ns[some]) / 1e3 - start_ns / 1e3
+        return elapsed_us
 
     @cached_property
     def cpu_us(self) -> Array:
@@ -191,8 +196,11 @@ class EventColumns(EventRows):
     @cached_property
     def self_us(self) -> Array:
         """Wall time without the children's; siblings that overlap can exceed their parent."""
-        own = self.cpu_us - float_sums(self.parent_place, self.cpu_us, len(self))
-        return np.where(self.is_async, 0, np.maximum(own, 0))
+        own = float_sums(self.parent_place, self.cpu_us, len(self))
+        np.subtract(self.cpu_us, own, out=own)
+        np.maximum(own, 0, out=own)
+        own[self.is_async] = 0
+        return own
 
     @cached_property
     def self_cpu_us(self) -> float:

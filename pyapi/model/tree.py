@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pillion._native import ffi, lib
 from pillion._tables import Array, Columns, Tables, length
 from pillion_probes.layout import CONSTANTS
 
@@ -22,10 +23,11 @@ def sums(rows: Array, weights: Array, count: int) -> Array:
 
 def float_sums(rows: Array, weights: Array, count: int) -> Array:
     """The same in floats, added in the order of the rows."""
-    known = rows >= 0
-    if not known.all():
-        rows, weights = rows[known], weights[known]
-    summed: Array = np.bincount(rows, weights=weights, minlength=count)
+    summed = np.zeros(count)
+    native_rows, values = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(weights, np.float64)
+    pointers = ffi.from_buffer("int32_t[]", native_rows), ffi.from_buffer("double[]", values)
+    if not lib.pln_add_at(*pointers, len(rows), ffi.from_buffer("double[]", summed), count):
+        raise IndexError(f"a row is beyond {count}")
     return summed
 
 

@@ -43,3 +43,14 @@ int pln_depths(const int32_t *parents, size_t count, int32_t *depth) {
     }
     return 1;
 }
+
+int pln_add_at(const int32_t *rows, const double *values, size_t count, double *sums, size_t size) {
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i] < 0)
+            continue;
+        if ((size_t)rows[i] >= size)
+            return 0;
+        sums[rows[i]] += values[i];
+    }
+    return 1;
+}
