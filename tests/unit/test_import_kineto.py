@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 from pathlib import Path
@@ -391,3 +392,33 @@ def test_optional_columns_are_left_out_where_they_say_nothing(tmp_path: Path) ->
     events = trace(tmp_path, [op("a", 1, 1, cat="user_annotation")]).columns["events"]
     assert not events.keys() & {"correlation", "external_id", "shapes", "category", "scope", "stack", "fwd_thread"}
     assert column("events", events, "category")[0] == "user_annotation"
+
+
+def _collections(path: Path) -> int:
+    """How often the cyclic collector runs from the file to the tables, from a fresh start."""
+    begun = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, _: begun.append(phase))
+    try:
+        events = pillion.import_trace(path).function_events
+        for table in (events.key_averages().table(), str(events.total_average()), events.table(row_limit=10)):
+            assert table
+        return begun.count("start")
+    finally:
+        gc.callbacks.pop()
+
+
+def test_more_events_are_no_more_work_for_the_cyclic_collector(tmp_path: Path) -> None:
+    row = '{"ph":"X","cat":"cpu_op","name":"op %d","pid":7,"tid":%d,"ts":%d,"dur":%d,"args":{"External id":%d}}'
+    path, counts = tmp_path / "trace.json", []
+    threshold = gc.get_threshold()
+    gc.set_threshold(100, 5, 5)
+    try:
+        for events in (10, 1_000, 100_000):  # the first loads what is loaded only once
+            made = [row % (at % 7, at % 3, at // 2 * 10, 10 - at % 2 * 5, at + 1) for at in range(events)]
+            path.write_text(f"[{','.join(made)}]")
+            del made
+            counts.append(_collections(path))
+    finally:
+        gc.set_threshold(*threshold)
+    assert counts[2] <= counts[1] + 2, counts
