@@ -6,7 +6,13 @@ import json
 import os
 from collections.abc import Iterable
 
-from pillion.export._file import text_output
+import numpy as np
+
+from pillion.export._file import binary_output, text_output
+from pillion.export._json_pieces import integers, microseconds, parts
+from pillion.export._json_rows import Elements, quoted
+from pillion.export._rows import Dictionary
+from pillion.model.columns import EventColumns
 from pillion.model.event import FunctionEvent
 
 _CLEAN = str.maketrans(" ;\t\n", "____")
@@ -39,6 +45,37 @@ def write_event_trace(
             file.write(separator + ",\n".join(map(json.dumps, elements)))
             separator = ",\n"
         file.write("[]\n" if separator == "[" else "]\n")
+
+
+def write_column_trace(columns: EventColumns, path: str | os.PathLike[str], use_device: str | None = None) -> None:
+    """The same of events that are columns.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    shown = np.flatnonzero(columns.recorded >= 0)
+    names = Dictionary(columns.names, [columns.recorded[shown]], quoted)
+    category, flows = f', "cat": "cpu_to_{use_device or "cuda"}"'.encode(), 0
+    kernels = np.diff(columns.kernels[1]) + columns.is_legacy
+    with binary_output(path) as file:
+        file.write(b"[")
+        elements = Elements(file)
+        for part in parts(len(shown)):
+            some = np.repeat(shown[part], 1 + kernels[shown[part]])
+            is_flow = some == np.concatenate([[-1], some[:-1]])
+            flow = np.where(is_flow, flows + np.cumsum(is_flow) - 1, -1)
+            flows += int(np.count_nonzero(is_flow))
+            elements.write_rows(
+                len(some),
+                b',\n{"name": ',
+                names.piece(columns.recorded[some]),
+                microseconds(b', "ts": ', columns.start_ns[some] - columns.origin_ns),
+                integers(b', "tid": ', columns.thread_of[some]),
+                microseconds(b', "ph": "X", "dur": ', np.where(is_flow, -1, columns.duration_ns[some]), silent_ns=-1),
+                integers(b', "ph": "s", "id": ', flow, silent=-1, after=category),
+                b', "pid": "CPU functions", "args": {}}',
+            )
+        file.write(b"]\n")
 
 
 def write_event_stacks(events: Iterable[FunctionEvent], path: str | os.PathLike[str], attribute: str) -> None:

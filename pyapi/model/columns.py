@@ -74,6 +74,12 @@ class EventColumns(EventRows):
         return self.name if not len(self.listed) and self._is_whole else self.name[self.rows]
 
     @cached_property
+    def recorded(self) -> Array:
+        """The name as it was recorded, as an index of ``names``; −1 for allocations outside all operators."""
+        is_memory = self.activities["kind"].isin("memory")
+        return self._listed(self.events["name"], np.where(is_memory, -1, self.activities["name"]))
+
+    @cached_property
     def start_ns(self) -> Array:
         return self._listed(self.events["start_ns"], self.activities["start_ns"])
 

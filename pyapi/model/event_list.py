@@ -34,8 +34,9 @@ _WRITERS = (
 class EventList(list[Any]):
     """FunctionEvents or FunctionEventAvgs.
 
-    The list of a capture starts as columns. Averages come from the columns as long as the list itself was not changed:
-    what is set on single events does not reach them. A list of hand-made events gets its tree from ``_build_tree``.
+    The list of a capture starts as columns. Averages and traces come from them as long as the list itself was not
+    changed: what is set on single events does not reach them. A list of hand-made events gets its tree from
+    ``_build_tree``.
     """
 
     def __init__(
@@ -206,9 +207,12 @@ class EventList(list[Any]):
         Raises:
             OSError: the file cannot be written.
         """
-        from pillion.export.event_trace import write_event_trace
+        from pillion.export.event_trace import write_column_trace, write_event_trace
 
-        write_event_trace(self, path, self._use_device)
+        if self._columns is not None:
+            write_column_trace(self._columns, path, self._use_device)
+        else:
+            write_event_trace(self, path, self._use_device)
 
     def supported_export_stacks_metrics(self) -> list[str]:
         """What ``export_stacks`` can weigh stacks by."""

@@ -63,7 +63,9 @@ def main() -> None:
         path = Path(folder) / "trace.json"
         for size in sizes:
             write_trace(path, size, INDENTED, _THREADS)
-            child = subprocess.run([sys.executable, __file__, "--measure", str(path)], check=True, stdout=subprocess.PIPE)
+            child = subprocess.run(
+                [sys.executable, __file__, "--measure", str(path)], check=True, stdout=subprocess.PIPE
+            )
             found: dict[str, float] = json.loads(child.stdout)
             first = first or {name: value / size for name, value in found.items()}
             print(f"{size:>11,}" + "".join(f"{found[name]:>10.3f}" for name in _STAGES) + f"{found['peak']:>10.0f}")

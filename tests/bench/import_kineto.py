@@ -33,8 +33,7 @@ INDENTED = """
     }
   }"""
 _COMPACT = (
-    '{"ph":"X","cat":"%s","name":"%s","pid":26309,"tid":%d,"ts":%.3f,"dur":%.3f,'
-    '"args":{"External id":%d,"Ev Idx":%d}}'
+    '{"ph":"X","cat":"%s","name":"%s","pid":26309,"tid":%d,"ts":%.3f,"dur":%.3f,"args":{"External id":%d,"Ev Idx":%d}}'
 )
 
 
@@ -50,7 +49,9 @@ def write_trace(path: Path, events: int, template: str, threads: int = 1) -> Non
                 start = 5_163_166_616_528.0 + step * 100 + (place + 1) // 2 * 10 + (place + 1) % 2 * 2
                 duration = 90.0 if place == 0 else 8.125 if place % 2 else 5.5
                 category = "cpu_op" if place else "user_annotation"
-                rows.append(template % (category, _NAMES[place], 26309 + step % threads, start, duration, number + 1, number))
+                rows.append(
+                    template % (category, _NAMES[place], 26309 + step % threads, start, duration, number + 1, number)
+                )
             file.write(("," if begin else "") + ",".join(rows))
         file.write("]}")
 

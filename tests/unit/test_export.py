@@ -11,6 +11,7 @@ import pytest
 from export_captures import device_capture
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_profiles import real_profile
 from spool_writer import SECOND, SpoolWriter
 
 from pillion._capture import Capture, read_spool_capture
@@ -18,6 +19,8 @@ from pillion._merge import merge
 from pillion._spool import parse_spool
 from pillion._tables import from_rows
 from pillion.export.collapsed import write_collapsed
+from pillion.importers.profile_file import import_trace
+from pillion.model import EventList, event_list
 
 
 def capture_of(writer: SpoolWriter) -> Capture:
@@ -181,6 +184,29 @@ def test_an_event_list_exports_a_bare_array(training: Capture, tmp_path: Path) -
         "pid": "CPU functions",
         "args": {},
     }
+
+
+def alike(capture: Capture, folder: Path) -> int:
+    """How many events a list exports, from columns as from objects."""
+    events = event_list(capture.columns, capture.meta["start_ns"])
+    events.export_chrome_trace(folder / "columns.json")
+    EventList(list(events)).export_chrome_trace(folder / "objects.json")
+    columns, objects = (json.loads((folder / f"{name}.json").read_text()) for name in ("columns", "objects"))
+    for column, made in zip(columns, objects):
+        assert (column.pop("ts"), column.pop("dur")) == pytest.approx((made.pop("ts"), made.pop("dur")))
+    assert columns == objects
+    return len(objects)
+
+
+def test_events_export_alike_as_columns_and_as_objects(training: Capture, tmp_path: Path) -> None:
+    assert alike(training, tmp_path) == 4
+    assert alike(device_capture(), tmp_path) == 9 + 4
+    assert alike(import_trace(real_profile("kineto/cpu_only.pt.trace.json.gz")), tmp_path) > 100
+
+
+def test_no_events_export_as_an_empty_array(training: Capture, tmp_path: Path) -> None:
+    training.columns["events"] = from_rows("events", [])
+    assert alike(training, tmp_path) == 0
 
 
 def test_an_event_list_exports_stacks(training: Capture, tmp_path: Path) -> None:
