@@ -117,10 +117,17 @@ def read_trace(
     """
     wanted = _Wanted(use_device, record_shapes, with_stack, with_flops, is_privateuse1)
     texts, stacks, kinds = _Interned(""), _Interned(()), _Interned("cpu_op")
+    columns: dict[str, Any] = {}
     events = result.events()
-    parts = [_read_part(_Reader(part), wanted, texts, stacks, kinds) for part in _consumed(events, timeout_s)]
-    columns: dict[str, Any] = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-    lib.pln_heap_trim()
+    begin, count = 0, len(events)
+    for part in _consumed(events, timeout_s):
+        # Columns of the whole, as what is kept of each part would hold on to the memory that torch's objects leave.
+        for name, values in _read_part(_Reader(part), wanted, texts, stacks, kinds).items():
+            if name not in columns:
+                columns[name] = np.empty(count, values.dtype)
+            columns[name][begin : begin + len(values)] = values
+        begin += len(part)
+    columns = {name: values[:begin] for name, values in columns.items()}
     columns["kind"] = Labels(columns["kind"], tuple(kinds.known))
     memory = np.flatnonzero(_named(columns["name"], texts, _MEMORY))
     hidden = columns.pop("hidden") | _named(columns["name"], texts, UTILITY_RANGES)

@@ -93,27 +93,26 @@ class _Import:
 
     def _events(self, host: HostEvents, threads: Threads) -> tuple[Columns, Tables]:
         trace, count = self._trace, len(host.place)
+        rows = _indices(host.place, len(trace))
         columns: Columns = {
-            "pid": threads.pid[host.place],
-            "tid": threads.tid[host.place],
+            "pid": threads.pid[rows],
+            "tid": threads.tid[rows],
             "start_ns": host.start_ns,
             "end_ns": host.end_ns,
             "kind": host.kind,
             "flags": host.flags,
             "source": np.full(count, CONSTANTS["PLN_SOURCE_TORCH"], np.uint16),
-            "name": trace.column("name")[host.place],
-            "category": labels(
-                trace.column("category")[host.place], trace.labels, lambda name: _CATEGORIES.get(name, name)
-            ),
+            "name": trace.column("name")[rows],
+            "category": labels(trace.column("category")[rows], trace.labels, lambda name: _CATEGORIES.get(name, name)),
         }
         for name in _COPIED:
-            columns[name] = trace.column(name)[host.place]
+            columns[name] = trace.column(name)[rows]
         # A backward operator is told by the thread of its forward one.
         scope = np.where(columns["category"].isin("user_annotation"), 7, columns["fwd_thread"] > 0)
         columns["scope"] = scope.astype(np.int16)
         if host.end_place is not host.place:
             columns["end_tid"] = threads.tid[host.end_place]
-        tables, stacks = call_stacks(trace.column("stack")[host.place], trace.labels)
+        tables, stacks = call_stacks(trace.column("stack")[rows], trace.labels)
         if stacks.any():
             columns["stack"] = stacks
         events = events_table(columns, self._losses)
@@ -141,8 +140,9 @@ class _Import:
         }
         columns["launch"] = launches(events, columns["correlation"])
         columns["event"] = causes(events, columns["launch"], trace.column("external_id")[places])
-        within = enclosing(events, pid[is_memory], tid[is_memory], start[is_memory])
-        columns["event"][is_memory] = within
+        if is_memory.any():
+            within = enclosing(events, pid[is_memory], tid[is_memory], start[is_memory])
+            columns["event"][is_memory] = within
         return activities_table(columns)
 
     def _add_memory(self, events: Columns, activities: Columns) -> None:
@@ -188,6 +188,11 @@ class _Import:
             ],
             "trace": members,
         }
+
+
+def _indices(places: Array, count: int) -> Array | slice:
+    """The same places as a slice, which copies nothing, where they are all, in order."""
+    return slice(None) if len(places) == count and bool((places[1:] > places[:-1]).all()) else places
 
 
 def _name(attributes: str) -> str:
