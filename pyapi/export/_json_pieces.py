@@ -57,9 +57,9 @@ def microseconds(before: bytes, times_ns: Array, silent_ns: int | None = None) -
     return Column(lib.PLN_PIECE_MICROSECONDS, times_ns, before, silent=silent_ns)
 
 
-def picked(words: pa.LargeBinaryArray, places: Array) -> Column:
+def picked(words: pa.LargeBinaryArray, places: Array, before: bytes = b"", silent: int | None = None) -> Column:
     """The words at these places."""
-    return Column(lib.PLN_PIECE_WORD, places, words=words)
+    return Column(lib.PLN_PIECE_WORD, places, before, silent=silent, words=words)
 
 
 def json_rows(pieces: list[Piece], rows: int) -> Iterator[memoryview]:

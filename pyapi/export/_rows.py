@@ -69,7 +69,7 @@ def content(column: pa.LargeBinaryArray) -> memoryview:
 
 
 def decimals(values: Array) -> pa.LargeBinaryArray:
-    """Integers as decimal digits."""
+    """Numbers as decimal digits; floats with as many as tell them from others."""
     return pc.cast(pc.cast(pa.array(values), pa.large_string()), _BINARY)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from pillion.export._file import binary_output, text_output
-from pillion.export._json_pieces import integers, microseconds, parts
+from pillion.export._json_pieces import integers, microseconds, parts, picked
 from pillion.export._json_rows import Elements, quoted
-from pillion.export._rows import Dictionary
+from pillion.export._rows import Dictionary, decimals
 from pillion.model.columns import EventColumns
 from pillion.model.event import FunctionEvent
 
@@ -65,13 +65,14 @@ def write_column_trace(columns: EventColumns, path: str | os.PathLike[str], use_
             is_flow = some == np.concatenate([[-1], some[:-1]])
             flow = np.where(is_flow, flows + np.cumsum(is_flow) - 1, -1)
             flows += int(np.count_nonzero(is_flow))
+            elapsed = decimals(columns.elapsed_us[some])  # floats, as torch has them
             elements.write_rows(
                 len(some),
                 b',\n{"name": ',
                 names.piece(columns.recorded[some]),
                 microseconds(b', "ts": ', columns.start_ns[some] - columns.origin_ns),
                 integers(b', "tid": ', columns.thread_of[some]),
-                microseconds(b', "ph": "X", "dur": ', np.where(is_flow, -1, columns.duration_ns[some]), silent_ns=-1),
+                picked(elapsed, np.where(is_flow, -1, np.arange(len(some))), b', "ph": "X", "dur": ', silent=-1),
                 integers(b', "ph": "s", "id": ', flow, silent=-1, after=category),
                 b', "pid": "CPU functions", "args": {}}',
             )

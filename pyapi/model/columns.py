@@ -185,7 +185,7 @@ class EventColumns(EventRows):
     # ---- times and memory ----
 
     @cached_property
-    def _elapsed_us(self) -> Array:
+    def elapsed_us(self) -> Array:
         """Wall time. As torch does it, in floats of both ends: sums then agree to the last digit."""
         elapsed_us = np.empty(len(self))
         for begin in range(0, len(self), _CHUNK):
@@ -197,7 +197,7 @@ class EventColumns(EventRows):
     @cached_property
     def cpu_us(self) -> Array:
         """Wall time of what ran on the CPU."""
-        return self._elapsed_us if not len(self.listed) else np.where(self.on_cpu, self._elapsed_us, 0)
+        return self.elapsed_us if not len(self.listed) else np.where(self.on_cpu, self.elapsed_us, 0)
 
     @cached_property
     def self_us(self) -> Array:
@@ -244,7 +244,7 @@ class EventColumns(EventRows):
             return np.broadcast_to(np.zeros(1), len(self))
         own = np.where(self.is_async, 0, self._launched_us)
         total = inclusive(own, self.parent_place, self.levels, fixed=self.is_legacy)
-        return np.where(self.on_cpu, total, self._elapsed_us)
+        return np.where(self.on_cpu, total, self.elapsed_us)
 
     @cached_property
     def self_device_us(self) -> Array:

@@ -192,8 +192,6 @@ def alike(capture: Capture, folder: Path) -> int:
     events.export_chrome_trace(folder / "columns.json")
     EventList(list(events)).export_chrome_trace(folder / "objects.json")
     columns, objects = (json.loads((folder / f"{name}.json").read_text()) for name in ("columns", "objects"))
-    for column, made in zip(columns, objects):
-        assert (column.pop("ts"), column.pop("dur")) == pytest.approx((made.pop("ts"), made.pop("dur")))
     assert columns == objects
     return len(objects)
 
