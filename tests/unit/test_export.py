@@ -198,7 +198,7 @@ def alike(capture: Capture, folder: Path) -> int:
 
 def test_events_export_alike_as_columns_and_as_objects(training: Capture, tmp_path: Path) -> None:
     assert alike(training, tmp_path) == 4
-    assert alike(device_capture(), tmp_path) == 9 + 4
+    assert alike(device_capture(), tmp_path) == 9 + 3
     assert alike(import_trace(real_profile("kineto/cpu_only.pt.trace.json.gz")), tmp_path) == 15
 
 
