@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pillion._tables import ragged_column
+from pillion.export import _json_pieces
 from pillion.export._json_pieces import Column, ListBegin, Piece, json_rows, microseconds, picked
 from pillion.export._json_pieces import integers as json_integers
 from pillion.export._protobuf import integers, messages, text, varint, varints
@@ -86,11 +87,14 @@ def json_columns(draw: st.DrawFn, rows: int) -> Column:
 
 
 @settings(max_examples=300)
-@given(st.data(), st.integers(0, 5))
-def test_rows_of_json_are_their_pieces_one_by_one(data: st.DataObject, rows: int) -> None:
+@given(st.data(), st.integers(0, 5), st.integers(1, 300))
+def test_rows_of_json_are_their_pieces_one_by_one(data: st.DataObject, rows: int, buffer_bytes: int) -> None:
     some = st.one_of(TEXTS, TEXTS.map(ListBegin), json_columns(rows))
     pieces = data.draw(st.lists(some, max_size=6))
-    assert written_rows([*pieces, b".\n"], rows) == [direct_row(pieces, row) + b"." for row in range(rows)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_json_pieces, "_BUFFER_BYTES", buffer_bytes)
+        written = written_rows([*pieces, b".\n"], rows)
+    assert written == [direct_row(pieces, row) + b"." for row in range(rows)]
 
 
 def test_rows_of_json_may_be_longer_than_any_buffer() -> None:

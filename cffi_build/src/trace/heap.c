@@ -1,6 +1,6 @@
 #include "heap.h"
 
-#include <stdlib.h>
+#include <stdlib.h> /* says whether this is glibc; other libraries have no such call */
 
 #ifdef __GLIBC__
 #include <malloc.h>
