@@ -78,7 +78,8 @@ WORDS = words([b"", b",x", b"word", b"w" * 3_000_000])
 def json_columns(draw: st.DrawFn, rows: int) -> Column:
     before, after, silent = draw(TEXTS), draw(TEXTS), draw(st.none() | st.integers(0, 3))
     if draw(st.booleans()):
-        return picked(WORDS, np.array(draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows)), np.int8))
+        places = np.array(draw(st.lists(st.integers(-1, 2), min_size=rows, max_size=rows)), np.int8)
+        return picked(WORDS, places, before, silent=-1)
     kind, numbers = draw(
         st.sampled_from([("i8", INT64), ("u8", st.integers(0, 2**64 - 1)), ("u4", st.integers(0, 2**32 - 1))])
     )

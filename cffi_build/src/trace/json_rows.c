@@ -59,12 +59,20 @@ static uint8_t *put_value(uint8_t *out, const struct pln_piece *piece, int64_t v
     }
 }
 
+static bool has_value(const struct pln_piece *piece) {
+    return piece->kind != PLN_PIECE_TEXT && piece->kind != PLN_PIECE_LIST;
+}
+
+static bool is_silent(const struct pln_piece *piece, size_t row) {
+    return has_value(piece) && piece->has_silent && piece->values[row] == piece->silent;
+}
+
 /* Not less than the bytes of a row. */
 static size_t row_bound(const struct pln_piece *pieces, size_t count, size_t row) {
     size_t bound = 0;
     for (const struct pln_piece *piece = pieces; piece < pieces + count; piece++) {
         bound += piece->before_size + piece->after_size + DIGITS_MAX + 2;
-        if (piece->kind == PLN_PIECE_WORD)
+        if (piece->kind == PLN_PIECE_WORD && !is_silent(piece, row))
             bound += (size_t)(piece->ends[piece->values[row] + 1] - piece->ends[piece->values[row]]);
     }
     return bound;
@@ -73,13 +81,13 @@ static size_t row_bound(const struct pln_piece *pieces, size_t count, size_t row
 static uint8_t *put_row(uint8_t *out, const struct pln_piece *pieces, size_t count, size_t row) {
     uint8_t *list = NULL; /* where a list begins that is still empty */
     for (const struct pln_piece *piece = pieces; piece < pieces + count; piece++) {
-        bool has_value = piece->kind != PLN_PIECE_TEXT && piece->kind != PLN_PIECE_LIST;
-        int64_t value = has_value ? piece->values[row] : 0;
-        if (has_value && piece->has_silent && value == piece->silent)
+        if (is_silent(piece, row))
             continue;
         uint8_t *begin = out;
         out = put(out, piece->before, piece->before_size);
-        out = put(put_value(out, piece, value), piece->after, piece->after_size);
+        if (has_value(piece))
+            out = put_value(out, piece, piece->values[row]);
+        out = put(out, piece->after, piece->after_size);
         if (begin == list && out > begin && *begin == ',') {
             out--;
             memmove(begin, begin + 1, (size_t)(out - begin));
