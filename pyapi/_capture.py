@@ -176,8 +176,8 @@ def read_spool_capture(spool: str | Path | IO[bytes], path: Path | None = None, 
     Raises:
         CaptureError: the spool cannot be read.
     """
-    from pillion._merge import merge
-    from pillion._spool import read_spool
+    from pillion.merge import merge
+    from pillion.merge.spool import read_spool
 
     columns, meta = merge(read_spool(spool))
     return Capture(columns, {**meta, "format": FORMAT, "recovered": recovered}, path)

@@ -13,10 +13,10 @@ from pillion._own_recording import AgentUse, OwnRecording
 from pillion._record import record_function
 from pillion._schedule import ProfilerAction
 from pillion._step_tracker import PROFILER_STEP_NAME, KinetoStepTracker
-from pillion._torch_cuda_graphs import keep_cupti, uses_cuda_graphs
-from pillion._torch_distributed import distributed_info
-from pillion._torch_engine import TorchOptions, is_collection_stopped
 from pillion._trace_metadata import TraceMetadata
+from pillion.torch_engine.cuda_graphs import keep_cupti, uses_cuda_graphs
+from pillion.torch_engine.distributed import distributed_info
+from pillion.torch_engine.engine import TorchOptions, is_collection_stopped
 
 if TYPE_CHECKING:
     from pillion.model import EventList

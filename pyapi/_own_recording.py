@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pillion._client import RecordRequest
 from pillion._errors import PillionError, UsageError
-from pillion._torch_engine import (
+from pillion.torch_engine.engine import (
     ProfilerStats,
     TorchEngine,
     TorchOptions,
@@ -138,8 +138,8 @@ class OwnRecording:
         return capture
 
     def _add_torch(self, capture: Capture, engine: TorchEngine) -> None:
-        from pillion._torch_join import join
-        from pillion._torch_trace import read_trace
+        from pillion.torch_engine.join import join
+        from pillion.torch_engine.trace import read_trace
 
         wants = engine.options
         begin_ns = time.perf_counter_ns()

@@ -13,8 +13,13 @@ from pillion._own_recording import AgentUse, OwnRecording, claim, own_request, r
 from pillion._results import Results
 from pillion._schedule import ProfilerAction, Schedule, always
 from pillion._step_tracker import PROFILER_STEP_NAME, KinetoStepTracker
-from pillion._torch_engine import ProfilerStats
-from pillion._torch_options import observer_of_environment, options_of_activities, with_events, write_memory_timeline
+from pillion.torch_engine.engine import ProfilerStats
+from pillion.torch_engine.options import (
+    observer_of_environment,
+    options_of_activities,
+    with_events,
+    write_memory_timeline,
+)
 
 if TYPE_CHECKING:
     from pillion._capture import Capture

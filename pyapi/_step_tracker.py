@@ -6,7 +6,7 @@ import sys
 import warnings
 from typing import Any
 
-from pillion._torch_engine import torch_autograd
+from pillion.torch_engine.engine import torch_autograd
 
 PROFILER_STEP_NAME = "ProfilerStep"  # the requester that a profile with a schedule is
 

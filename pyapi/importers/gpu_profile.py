@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pillion._launches import causes, launches
 from pillion._tables import Array, Columns, Labels, Tables, label_column
 from pillion.importers.assembly import Strings, activities_table, clean_times, events_table
 from pillion.importers.distinct import distinct
 from pillion.importers.losses import Losses
 from pillion.importers.nvtx import nvtx_range
+from pillion.merge.launches import causes, launches
 from pillion_probes.layout import CONSTANTS
 
 # Columns of kernels, and what Kineto calls them.

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from pillion._capture import Capture
-from pillion._inventory import text
-from pillion._launches import causes, launches
 from pillion._native import lib
-from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, activities_table, clean_times, events_table, imported
 from pillion.importers.call_stacks import call_stacks
@@ -25,6 +22,9 @@ from pillion.importers.labels import labels
 from pillion.importers.losses import Losses
 from pillion.importers.threads import Threads, processes_table, threads_table
 from pillion.importers.trace_json import TraceJson
+from pillion.merge.inventory import text
+from pillion.merge.launches import causes, launches
+from pillion.merge.ranges import enclosing
 from pillion_probes.layout import CONSTANTS
 
 # Categories of 2021, and the kinds of activities.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pillion._activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion._capture import Capture
 from pillion._tables import Array, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, imported
@@ -19,6 +18,7 @@ from pillion.importers.gpu_profile import (
 )
 from pillion.importers.nsys_threads import samples_tables, sampling_meta, thread_of, waits_table
 from pillion.importers.threads import processes_table, threads_table
+from pillion.merge.activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion_probes.layout import CONSTANTS
 
 # Tables that only nsys has; each of its schemas has one at least.

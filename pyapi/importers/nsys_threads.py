@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from pillion._demangle import demangled
-from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Tables, from_rows
 from pillion.importers.assembly import clean_times
 from pillion.importers.database import Database
 from pillion.importers.losses import Losses
 from pillion.importers.sample_gaps import usual_gap_ns
+from pillion.merge.ranges import enclosing
 
 _KERNEL = ("[kernel", "[guest.kernel")
 

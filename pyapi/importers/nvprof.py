@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pillion._activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion._capture import Capture
 from pillion._demangle import demangled
 from pillion._tables import Array, Columns
@@ -23,6 +22,7 @@ from pillion.importers.gpu_profile import (
 from pillion.importers.losses import Losses
 from pillion.importers.pairs import pair
 from pillion.importers.threads import processes_table, threads_table
+from pillion.merge.activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion_probes.layout import CONSTANTS
 
 MARKS = ("StringTable",)  # with tables of CUPTI_ACTIVITY_KIND_*

@@ -18,9 +18,9 @@ import numpy as np
 
 from pillion._errors import CaptureError
 from pillion._native import ffi, lib
-from pillion._spool import StructArray
 from pillion._tables import Array
 from pillion.importers.losses import Losses
+from pillion.merge.spool import StructArray
 
 _PIECE = 4 << 20
 _ITEM_MAX = 256 << 20  # bytes of one event or member; the longest that anybody has shown has 3 MB

@@ -13,8 +13,6 @@ import sys
 
 from pillion._record import record_function
 from pillion._step_tracker import KinetoStepTracker
-from pillion._torch_engine import run_on_profiler_start as _run_on_profiler_start
-from pillion._torch_engine import run_on_profiler_stop as _run_on_profiler_stop
 from pillion.model import (
     DeviceType,
     EventList,
@@ -31,6 +29,8 @@ from pillion.model.times import FormattedTimes as FormattedTimesMixin
 from pillion.profiler._emit import emit_itt, emit_nvtx
 from pillion.profiler._nvprof import EnforceUnique, load_nvprof, parse_nvprof_trace
 from pillion.profiler._profile import profile
+from pillion.torch_engine.engine import run_on_profiler_start as _run_on_profiler_start
+from pillion.torch_engine.engine import run_on_profiler_stop as _run_on_profiler_stop
 
 __all__ = [
     "MEMORY_EVENT_NAME",
@@ -71,7 +71,7 @@ _OF_TORCH = {
 
 def __getattr__(name: str) -> object:
     if name == "_is_profiler_enabled":  # changes: a copy of it here would not
-        from pillion._torch_engine import is_profiler_enabled
+        from pillion.torch_engine.engine import is_profiler_enabled
 
         return is_profiler_enabled()
     if name in _OF_TORCH:

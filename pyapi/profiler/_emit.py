@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 from pillion._errors import Unavailable
-from pillion._torch_engine import (
+from pillion.profiler._annotator import PACKAGES, Annotator
+from pillion.torch_engine.engine import (
     TorchEngine,
     TorchOptions,
     is_profiler_enabled,
@@ -19,7 +20,6 @@ from pillion._torch_engine import (
     run_on_profiler_stop,
     torch_autograd,
 )
-from pillion.profiler._annotator import PACKAGES, Annotator
 
 _Emitter = TypeVar("_Emitter", bound="_Emit")
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pillion._own_recording import AgentUse, OwnRecording, claim, own_request, release
 from pillion._results import Results
-from pillion._torch_engine import ProfilerStats, TorchOptions, default_trace_id, torch_autograd
-from pillion._torch_options import with_events
+from pillion.torch_engine.engine import ProfilerStats, TorchOptions, default_trace_id, torch_autograd
+from pillion.torch_engine.options import with_events
 
 if TYPE_CHECKING:
     from pillion._capture import Capture

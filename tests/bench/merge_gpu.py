@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from import_kineto import memory_mb
 
-from pillion._merge import merge
-from pillion._spool import ACTIVITY_DTYPE, BLOCK_DTYPE, RANGE_DTYPE, Spool, read_spool
+from pillion.merge import merge
+from pillion.merge.spool import ACTIVITY_DTYPE, BLOCK_DTYPE, RANGE_DTYPE, Spool, read_spool
 from pillion_probes.layout import CONSTANTS
 
 _NAMES = [f"_Z{len(name)}{name}IfEvPT_" for name in (f"kernel_{number:02}" for number in range(50))]

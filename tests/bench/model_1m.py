@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pillion._capture import Capture, open_capture, read_spool_capture, write_capture
-from pillion._spool import BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
+from pillion.merge.spool import BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
 from pillion.render.text import render_report
 from pillion_probes.layout import CONSTANTS
 

@@ -10,10 +10,10 @@ import torch.autograd.profiler as theirs
 import torch.autograd.profiler_util as their_model
 
 from pillion._tables import SCHEMAS, from_rows
-from pillion._torch_engine import is_private_device
-from pillion._torch_join import join
-from pillion._torch_trace import read_trace
 from pillion.model import EventList, event_list
+from pillion.torch_engine.engine import is_private_device
+from pillion.torch_engine.join import join
+from pillion.torch_engine.trace import read_trace
 
 OFFSET_NS = 12_345
 ATTRIBUTES = (

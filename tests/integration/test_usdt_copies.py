@@ -16,7 +16,7 @@ from capture_questions import losses, range_names
 from own_agent import OwnAgent
 
 import pillion
-from pillion._spool import read_spool
+from pillion.merge.spool import read_spool
 from pillion_agent.usdt import library_path
 from pillion_probes import CONSTANTS, HEADER_PATH
 

@@ -8,9 +8,9 @@ from typing import Any
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import check_references, column
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 
 def capture_of(writer: SpoolWriter) -> Capture:

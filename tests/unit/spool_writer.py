@@ -1,4 +1,4 @@
-"""Writes spools for tests: the other side of pillion._spool."""
+"""Writes spools for tests: the other side of pillion.merge.spool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pillion._spool import ACTIVITY_DTYPE, BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
+from pillion.merge.spool import ACTIVITY_DTYPE, BLOCK_DTYPE, RANGE_DTYPE, SAMPLE_DTYPE
 from pillion_probes.layout import CONSTANTS
 
 SECOND = 1_000_000_000

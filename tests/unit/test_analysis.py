@@ -14,9 +14,9 @@ from spool_writer import SpoolWriter, gpu_spool
 
 from pillion import analysis
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import Columns, Tables
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 
 def tables_of(writer: SpoolWriter) -> Tables:

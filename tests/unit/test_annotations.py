@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spool_writer import SpoolWriter
 
-from pillion._merge import merge
-from pillion._spool import parse_spool
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 from pillion_probes.layout import CONSTANTS
 
 NVTX, ITT, RECORD_FUNCTION = (CONSTANTS[f"PLN_SOURCE_{name}"] for name in ("NVTX", "ITT", "RECORD_FUNCTION"))

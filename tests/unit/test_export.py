@@ -15,11 +15,11 @@ from real_profiles import real_profile
 from spool_writer import SECOND, SpoolWriter
 
 from pillion._capture import Capture, read_spool_capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import from_rows
 from pillion.export.collapsed import write_collapsed
 from pillion.importers.profile_file import import_trace
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 from pillion.model import EventList, event_list
 
 

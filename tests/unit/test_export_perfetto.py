@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion.export.perfetto import write_perfetto
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="needs perfetto's protos")
 

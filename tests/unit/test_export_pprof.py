@@ -16,10 +16,10 @@ from export_captures import device_capture
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import from_rows
 from pillion.export.pprof import write_pprof
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 READERS = Path(sys.prefix) / "readers"
 # Prints the profile with its numbers looked up: samples as [stack leaf first, values, labels].

@@ -14,11 +14,11 @@ from real_profiles import ALL, real_profile
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture, save_capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion.cli import main
 from pillion.export.registry import FORMATS, export
 from pillion.importers.profile_file import import_trace
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 FILES = [name for name, format in FORMATS.items() if not format.is_folder]
 

@@ -13,9 +13,9 @@ from export_captures import device_capture
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion.export.speedscope import write_speedscope
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 
 SCHEMA = Path(sys.prefix) / "readers/node_modules/speedscope/dist/release/file-format-schema.json"
 

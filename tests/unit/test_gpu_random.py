@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from range_tree import Range, threads
 from spool_writer import SpoolWriter
 
-from pillion._spool import ACTIVITY_DTYPE, RANGE_DTYPE
 from pillion._tables import column
 from pillion.export.chrome import write_chrome_trace
+from pillion.merge.spool import ACTIVITY_DTYPE, RANGE_DTYPE
 from pillion_probes.layout import CONSTANTS
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import pillion
 from pillion._capture import Capture, open_capture, save_capture
 from pillion._errors import CaptureError
-from pillion._launches import find_first
 from pillion._tables import check_references, column, length
 from pillion.importers.distinct import distinct
+from pillion.merge.launches import find_first
 from pillion_probes.layout import CONSTANTS
 
 

@@ -11,9 +11,9 @@ from range_tree import Range, spool_of, threads
 from spool_writer import SpoolWriter
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import Tables
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 from pillion_probes.layout import CONSTANTS
 
 

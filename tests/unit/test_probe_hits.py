@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pillion._merge import merge
 from pillion._native import ffi, lib
-from pillion._spool import read_spool
+from pillion.merge import merge
+from pillion.merge.spool import read_spool
 from pillion_agent.operands import Argument
 from pillion_agent.probe_hits import ProbeHits, Source
 from pillion_agent.probe_pairs import roles

@@ -14,9 +14,9 @@ from spool_writer import SpoolWriter, gpu_spool, training_spool
 
 from pillion._capture import SPOOL_NAME, Capture, write_capture
 from pillion._errors import CaptureError, PillionError, UsageError
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion.commands import export, report
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 from pillion.render import units
 from pillion.render.json_report import render_json
 from pillion.render.notes import LOSS_KINDS

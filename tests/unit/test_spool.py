@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from spool_writer import SpoolWriter, gpu_spool, training_spool
 
 from pillion._errors import CaptureError, PillionError
-from pillion._merge import merge
-from pillion._spool import Dropped, parse_spool, parse_string_log, read_spool
 from pillion._tables import OPTIONAL, SCHEMAS, check_references, length
+from pillion.merge import merge
+from pillion.merge.spool import Dropped, parse_spool, parse_string_log, read_spool
 from pillion_probes.layout import CONSTANTS, HEADER_PATH
 
 TRAINING = training_spool()

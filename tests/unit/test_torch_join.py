@@ -9,12 +9,12 @@ import pytest
 from spool_writer import SpoolWriter, gpu_spool
 
 from pillion._capture import Capture
-from pillion._merge import merge
-from pillion._spool import parse_spool
 from pillion._tables import Labels, check_references, column
-from pillion._torch_join import join
-from pillion._torch_trace import TorchTrace
+from pillion.merge import merge
+from pillion.merge.spool import parse_spool
 from pillion.model import EventList, event_list
+from pillion.torch_engine.join import join
+from pillion.torch_engine.trace import TorchTrace
 from pillion_probes.layout import CONSTANTS
 
 _OFFSET_NS = 50_000  # torch's clock less ours

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from pillion import _torch_trace
+from pillion.torch_engine import trace
 
 
 class _Event:
@@ -14,11 +14,11 @@ class _Event:
 
 
 def test_events_are_read_in_order_and_gone_once_their_part_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_torch_trace, "_PART", 7)
+    monkeypatch.setattr(trace, "_PART", 7)
     events = [_Event() for _ in range(23)]
     references = [weakref.ref(event) for event in events]
     seen, alive = [], []
-    for part in _torch_trace._consumed(events):
+    for part in trace._consumed(events):
         seen += [references.index(weakref.ref(event)) for event in part]
         alive.append(sum(reference() is not None for reference in references))
     assert seen == list(range(23))

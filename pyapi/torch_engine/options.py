@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pillion._errors import Unavailable
-from pillion._torch_engine import TorchEngine, TorchOptions, torch_autograd
+from pillion.torch_engine.engine import TorchEngine, TorchOptions, torch_autograd
 
 
 def options_of_activities(

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pillion._records import pack
 from pillion._tables import Array, Columns
+from pillion.merge.records import pack
 
 
 @dataclass(frozen=True)

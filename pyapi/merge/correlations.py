@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._records import Records, pack
 from pillion._tables import Array
+from pillion.merge.records import Records, pack
 from pillion_probes.layout import CONSTANTS
 
 _LOW = np.uint64(0xFFFF_FFFF)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pillion._spool import ACTIVITY_DTYPE, RANGE_DTYPE, Dropped, Spool, StructArray, parse_string_log
 from pillion._tables import Array
+from pillion.merge.spool import ACTIVITY_DTYPE, RANGE_DTYPE, Dropped, Spool, StructArray, parse_string_log
 from pillion_probes.layout import CONSTANTS
 
 # A record as one thing: numpy moves it ten times as fast as field by field (2.1 million in 28 instead of 288 ms).

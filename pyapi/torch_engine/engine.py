@@ -1,4 +1,4 @@
-"""torch's own profiler engine, switched on and off: what it records is read by ``_torch_trace``.
+"""torch's own profiler engine, switched on and off: what it records is read by ``trace``.
 
 Only a process that has imported torch comes here; Pillion itself never imports it.
 """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._activity_kinds import (
+from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, from_rows
+from pillion.merge.activity_kinds import (
     ACTIVITY_KINDS,
     API_KINDS,
     CONTEXT,
@@ -16,13 +17,12 @@ from pillion._activity_kinds import (
     UNIFIED_MEMORY,
     UNIFIED_MEMORY_BYTES,
 )
-from pillion._activity_names import activity_names
-from pillion._correlations import Correlations
-from pillion._devices import Devices
-from pillion._launches import causes, find_first, is_call, launches
-from pillion._records import Records, Strings, is_one_of, nanoseconds
-from pillion._spool import Dropped
-from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, from_rows
+from pillion.merge.activity_names import activity_names
+from pillion.merge.correlations import Correlations
+from pillion.merge.devices import Devices
+from pillion.merge.launches import causes, find_first, is_call, launches
+from pillion.merge.records import Records, Strings, is_one_of, nanoseconds
+from pillion.merge.spool import Dropped
 
 _KINDS = tuple(dict.fromkeys(ACTIVITY_KINDS.values()))
 _TIMELESS = (DEVICE, CONTEXT, NAME, EXTERNAL_CORRELATION)  # they say something about others

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pillion._records import Records, Strings
-from pillion._spool import Dropped
 from pillion._tables import Array
+from pillion.merge.records import Records, Strings
+from pillion.merge.spool import Dropped
 from pillion_probes.layout import CONSTANTS
 
 _SOURCES = {

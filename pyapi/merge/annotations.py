@@ -12,8 +12,8 @@ import struct
 
 import numpy as np
 
-from pillion._records import Strings
 from pillion._tables import Array, Columns
+from pillion.merge.records import Strings
 from pillion_probes.layout import CONSTANTS
 
 _SOURCES = (CONSTANTS["PLN_SOURCE_NVTX"], CONSTANTS["PLN_SOURCE_ITT"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._activity_kinds import API_KINDS, DRIVER_API
-from pillion._correlations import Correlations
-from pillion._events import Hosts
-from pillion._json_texts import members
-from pillion._records import Records, Strings, is_one_of, pack
-from pillion._spool import RANGE_DTYPE
 from pillion._tables import Array
+from pillion.merge.activity_kinds import API_KINDS, DRIVER_API
+from pillion.merge.correlations import Correlations
+from pillion.merge.events import Hosts
+from pillion.merge.json_texts import members
+from pillion.merge.records import Records, Strings, is_one_of, pack
+from pillion.merge.spool import RANGE_DTYPE
 from pillion_probes.layout import CONSTANTS
 
 _U32_MAX = 2**32 - 1

@@ -10,23 +10,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pillion._activities import (
+from pillion._tables import Array, Columns, Tables, text_column
+from pillion.merge.activities import (
     activities_table,
     add_external_ids,
     doubtful_launches,
     usable,
 )
-from pillion._api_calls import calls_of_activities
-from pillion._call_stacks import add_call_stacks
-from pillion._correlations import Correlations
-from pillion._devices import Devices
-from pillion._events import EVENT_KINDS, Events, Hosts, events_table
-from pillion._inventory import capture_meta, losses_table, processes_table, region_starts, stack_tables, threads_table
-from pillion._notices import notices
-from pillion._ranges import enclosing, region_at
-from pillion._records import Records, Strings, is_one_of, joined, nanoseconds, rows_of, taken
-from pillion._spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
-from pillion._tables import Array, Columns, Tables, text_column
+from pillion.merge.api_calls import calls_of_activities
+from pillion.merge.call_stacks import add_call_stacks
+from pillion.merge.correlations import Correlations
+from pillion.merge.devices import Devices
+from pillion.merge.events import EVENT_KINDS, Events, Hosts, events_table
+from pillion.merge.inventory import (
+    capture_meta,
+    losses_table,
+    processes_table,
+    region_starts,
+    stack_tables,
+    threads_table,
+)
+from pillion.merge.notices import notices
+from pillion.merge.ranges import enclosing, region_at
+from pillion.merge.records import Records, Strings, is_one_of, joined, nanoseconds, rows_of, taken
+from pillion.merge.spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
 from pillion_probes.layout import CONSTANTS
 
 

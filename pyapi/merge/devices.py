@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pillion._activity_kinds import CONTEXT, DEVICE, NAME
-from pillion._json_texts import members
-from pillion._launches import find_first
-from pillion._records import Records, Strings, pack
 from pillion._tables import Array
+from pillion.merge.activity_kinds import CONTEXT, DEVICE, NAME
+from pillion.merge.json_texts import members
+from pillion.merge.launches import find_first
+from pillion.merge.records import Records, Strings, pack
 
 _NO_DEVICE = 2**16 - 1
 _STREAM = 5  # CUpti_ActivityObjectKind

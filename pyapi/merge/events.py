@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pillion._annotations import annotation_columns
-from pillion._correlations import Correlations
-from pillion._json_texts import is_list
-from pillion._ranges import Ranges
-from pillion._records import Records, Strings, nanoseconds, pack
 from pillion._tables import Array, Columns, Labels
+from pillion.merge.annotations import annotation_columns
+from pillion.merge.correlations import Correlations
+from pillion.merge.json_texts import is_list
+from pillion.merge.ranges import Ranges
+from pillion.merge.records import Records, Strings, nanoseconds, pack
 from pillion_probes.layout import CONSTANTS
 
 _TORCH, _CUDA = CONSTANTS["PLN_SOURCE_TORCH"], CONSTANTS["PLN_SOURCE_CUDA"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pillion._demangle import FunctionDemangler
-from pillion._spool import Dropped, JsonObject, Spool
 from pillion._tables import Array, Columns, from_rows
+from pillion.merge.spool import Dropped, JsonObject, Spool
 
 _U32_MAX = 2**32 - 1
 _I64_MAX = 2**63 - 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._activity_kinds import ACTIVITY_KINDS, DETAIL_NAMES
 from pillion._demangle import FunctionDemangler
-from pillion._json_texts import members
-from pillion._records import Records, Strings, pack
 from pillion._tables import Array
+from pillion.merge.activity_kinds import ACTIVITY_KINDS, DETAIL_NAMES
+from pillion.merge.json_texts import members
+from pillion.merge.records import Records, Strings, pack
 
 
 def activity_names(of: Records, strings: Strings) -> Array:

@@ -10,9 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pillion._ranges import enclosing
 from pillion._tables import Array, Columns, Labels, Tables, column, length, text_column
-from pillion._torch_activities import (
+from pillion.merge.ranges import enclosing
+from pillion.model import Detail
+from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
+from pillion.model.memory import in_any_interval, sums_in_intervals
+from pillion.model.nesting import depths, nested_among
+from pillion.model.order import time_order
+from pillion.torch_engine.activities import (
     MEMORY_DEVICES,
     TorchActivities,
     device_detail,
@@ -23,13 +28,8 @@ from pillion._torch_activities import (
     operators,
     torch_activities,
 )
-from pillion._torch_texts import AppendedTexts, append_stacks
-from pillion._torch_trace import TorchTrace, lazy_reader
-from pillion.model import Detail
-from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
-from pillion.model.memory import in_any_interval, sums_in_intervals
-from pillion.model.nesting import depths, nested_among
-from pillion.model.order import time_order
+from pillion.torch_engine.texts import AppendedTexts, append_stacks
+from pillion.torch_engine.trace import TorchTrace, lazy_reader
 from pillion_probes.layout import CONSTANTS
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pillion._launches import causes
 from pillion._tables import Array, Columns, Labels, Tables, column, length
-from pillion._torch_texts import AppendedTexts
-from pillion._torch_trace import TorchTrace
+from pillion.merge.launches import causes
 from pillion.model.memory import MEMORY_EVENT_NAME
 from pillion.model.rows import UNLISTED
+from pillion.torch_engine.texts import AppendedTexts
+from pillion.torch_engine.trace import TorchTrace
 
 MEMORY_DEVICES = {"cpu_memory": (0, 2, 5), "device_memory": (1, 6, 12, 20)}  # CPU, MKLDNN, IDEEP; CUDA, HIP, XPU, …
 _KERNEL_DEVICES = (1, 12, 20)  # DeviceType: CUDA, XPU, PrivateUse1
