@@ -143,28 +143,41 @@ for i in range(70):  # of one mebibyte each, into 64
     assert len(nameless) == collector.losses()[lib.PLN_LOSS_STRINGS] == 7
 
 
-def test_a_ring_that_is_drained_in_time_takes_only_the_pages_that_a_burst_fills(recording: Any) -> None:
-    bursts, records = 401, 997  # together three times around the ring
-    before = resident_bytes(recording.fd) // PAGE
-    for _ in range(bursts):
-        for _ in range(records):
-            with _Range("step"):
-                pass
-        recording.drain()
-    pages = resident_bytes(recording.fd) // PAGE - before
-    strings_and_headers = 16
-    assert pages <= -(-records // 64) + strings_and_headers
-    recording.end()
-    assert len(recording.spool.records()) == bursts * records
-
-
-def test_the_pages_of_a_great_burst_go_back_when_it_is_drained(recording: Any) -> None:
-    before = resident_bytes(recording.fd)
-    for _ in range(100_003):
+def test_pages_that_a_drain_has_emptied_go_back_beyond_what_a_region_may_keep(
+    jobs: Any, collect: Callable[..., Any]
+) -> None:
+    threads, records, kept_bytes = 11, 100_003, 32 << 20
+    code = f"""
+import sys, threading
+all_here = threading.Barrier({threads})
+def work():
+    for _ in range({records}):
         with _Range("step"):
             pass
-    assert resident_bytes(recording.fd) - before > 4_000_000
-    recording.drain()
-    assert resident_bytes(recording.fd) - before < 1_100_000
-    recording.end()
-    assert len(recording.spool.records()) == 100_003
+    all_here.wait()
+while sys.stdin.readline():
+    workers = [threading.Thread(target=work) for _ in range({threads})]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print("done", flush=True)
+"""
+    job = jobs.python("with _Range('first'): pass\n" + code)
+    _, region_fd = jobs.region()
+    collector = collect(region_fd)
+    collector.begin()
+    resident = []
+    for _ in range(3):
+        job.stdin.write(b"go\n")
+        job.stdin.flush()
+        job.stdout.readline()
+        resident.append(resident_bytes(region_fd))
+        collector.drain()
+        resident.append(resident_bytes(region_fd))
+    assert min(resident[::2]) > kept_bytes
+    assert max(resident[1::2]) < kept_bytes
+    collector.end()
+    first = 1
+    delivered = len(collector.spool.records())
+    assert delivered + collector.losses().get(RANGE, 0) == 3 * threads * records + first

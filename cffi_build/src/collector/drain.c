@@ -6,17 +6,20 @@
 #include "region_reader.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 
 #include "spool_vector.h"
 
 #define RING_PIECES 2 /* what a ring holds may wrap around its end */
 
-/* A producer that finds its ring empty begins at its start again, so that the pages of a ring that exist are as many as its
- * largest burst between two drains filled. Those beyond the first 1 MB go back to the system when they have been drained;
- * keeping these saves a page fault for every 64 records, which costs 65 ns a record on the machine of the measurements,
- * up to 650,000 records a second. */
+/* A ring wraps through all of its 8 MB, however few records a second it gets. A page that exists costs its job nothing
+ * when it comes again, and one that does not a page fault, 65 ns for each of its 64 records on the machine of the
+ * measurements. So a region may keep the rings of some busy threads; beyond that the pages that a drain has emptied go
+ * back to the system. */
 #define PAGE_RECORDS (4096 / PLN_RECORD_SIZE)
-#define KEPT_RECORDS 16384
+#define KEPT_BYTES (32u << 20)
+#define KEPT_RING_RECORDS 1024 /* a smaller ring is not worth it */
 
 /* One block under construction: stretches of several rings. */
 struct batch {
@@ -75,10 +78,6 @@ static void write_strings(struct pln_reader *reader, struct pln_sink *sink) {
     write_block(sink, &block, &piece, 1);
 }
 
-void pln_reader_give_back(struct ring_reader *ring) {
-    __atomic_store_n(&ring->ring->tail, ring->tail, __ATOMIC_RELEASE); /* pairs with the acquire in record.c */
-}
-
 /* Notes what is new in a ring; the pieces point into it. */
 static void add_ring(struct pln_reader *reader, struct ring_reader *ring, struct batch *batch) {
     uint64_t capacity = reader->geometry.ring_records;
@@ -93,9 +92,7 @@ static void add_ring(struct pln_reader *reader, struct ring_reader *ring, struct
     if (fill_percent > reader->fill_percent)
         reader->fill_percent = fill_percent;
 
-    /* Relaxed: it was stored before the head above, and changes only while there is nothing to read. */
-    ring->base = __atomic_load_n(&ring->ring->base, __ATOMIC_RELAXED);
-    uint64_t at = (ring->tail - ring->base) & (capacity - 1);
+    uint64_t at = ring->tail & (capacity - 1);
     uint64_t before_end = fresh < capacity - at ? fresh : capacity - at;
     char *records = (char *)ring->ring + PLN_RING_HEADER;
     const struct iovec pieces[RING_PIECES] = {
@@ -108,32 +105,42 @@ static void add_ring(struct pln_reader *reader, struct ring_reader *ring, struct
     batch->bytes += fresh * PLN_RECORD_SIZE;
 }
 
-static uint64_t round_down(uint64_t slot) {
-    return slot & ~(uint64_t)(PAGE_RECORDS - 1);
+void pln_reader_give_back(struct ring_reader *ring, uint64_t tail) {
+    ring->given_back = tail;
+    __atomic_store_n(&ring->ring->tail, tail, __ATOMIC_RELEASE); /* pairs with the acquire in record.c */
 }
 
-/* Whole pages among the slots [from, to), none of which the producer may write. */
 static void punch(const struct pln_reader *reader, uint32_t index, uint64_t from, uint64_t to) {
-    from = round_down((from > KEPT_RECORDS ? from : KEPT_RECORDS) + PAGE_RECORDS - 1);
-    to = round_down(to);
-    if (from >= to)
-        return;
-    uint64_t records = reader->geometry.rings_offset + index * reader->geometry.ring_stride + PLN_RING_HEADER;
+    uint64_t at = from & (reader->geometry.ring_records - 1);
+    uint64_t offset = reader->geometry.rings_offset + index * reader->geometry.ring_stride + PLN_RING_HEADER;
     /* Where it fails the pages stay, as they would without it. */
-    (void)!fallocate(reader->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(records + from * PLN_RECORD_SIZE),
+    (void)!fallocate(reader->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(offset + at * PLN_RECORD_SIZE),
                      (off_t)((to - from) * PLN_RECORD_SIZE));
 }
 
 /* Takes the pages that have been emptied, then gives their slots back: in this order no record can be in them. */
-static void recycle(const struct pln_reader *reader, uint32_t index) {
+static void recycle(const struct pln_reader *reader, uint32_t index, bool keep) {
     struct ring_reader *ring = &reader->rings[index];
     uint64_t capacity = reader->geometry.ring_records;
-    uint64_t at = (ring->tail - ring->base) & (capacity - 1), end = at + (ring->head - ring->tail);
-    punch(reader, index, at, end < capacity ? end : capacity);
-    if (end > capacity)
-        punch(reader, index, 0, end - capacity);
-    ring->tail = ring->head;
-    pln_reader_give_back(ring);
+    uint64_t held = ring->tail - ring->given_back; /* more than the ring only if its head was nonsense */
+    if (keep || capacity < KEPT_RING_RECORDS || held > capacity) {
+        pln_reader_give_back(ring, ring->tail);
+        return;
+    }
+    uint64_t from = (ring->given_back + PAGE_RECORDS - 1) & ~(uint64_t)(PAGE_RECORDS - 1);
+    uint64_t to = ring->tail & ~(uint64_t)(PAGE_RECORDS - 1);
+    if (from >= to)
+        return;
+    uint64_t wrap = (from | (capacity - 1)) + 1; /* where from's turn through the ring ends */
+    punch(reader, index, from, to < wrap ? to : wrap);
+    if (to > wrap)
+        punch(reader, index, wrap, to);
+    pln_reader_give_back(ring, to);
+}
+
+static bool keeps_pages(const struct pln_reader *reader) {
+    struct stat status;
+    return fstat(reader->fd, &status) == 0 && (uint64_t)status.st_blocks * 512 <= KEPT_BYTES;
 }
 
 /* Writes the block and gives the slots of rings [first_ring, end_ring) back. */
@@ -141,8 +148,11 @@ static void flush(struct pln_reader *reader, struct batch *batch, uint32_t end_r
                   unsigned count) {
     if (batch->count > 0)
         write_records(reader, batch->pieces, batch->count, batch->bytes, sinks, count);
-    for (uint32_t i = batch->first_ring; i < end_ring; i++)
-        recycle(reader, i);
+    bool keep = keeps_pages(reader);
+    for (uint32_t i = batch->first_ring; i < end_ring; i++) {
+        reader->rings[i].tail = reader->rings[i].head;
+        recycle(reader, i, keep);
+    }
     batch->first_ring = end_ring;
     batch->count = 0;
     batch->bytes = 0;

@@ -14,8 +14,8 @@
 struct ring_reader {
     struct pln_ring *ring; /* mapped */
     uint64_t tail;         /* ours; the one in the ring is only for the producer to see */
+    uint64_t given_back;   /* what we last stored there: tail, or less by a part of a page */
     uint64_t head;         /* as of the drain in progress */
-    uint64_t base;         /* the same */
     uint64_t lost_before[PLN_KINDS];
 };
 
@@ -45,7 +45,7 @@ struct pln_reader {
 void pln_reader_map_rings(struct pln_reader *reader);
 
 /* drain.c. A ring's slots up to tail are the producer's again. */
-void pln_reader_give_back(struct ring_reader *ring);
+void pln_reader_give_back(struct ring_reader *ring, uint64_t tail);
 int64_t pln_reader_copy(struct pln_reader *reader, struct pln_sink **sinks, unsigned count);
 void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, unsigned record_count,
                       struct pln_sink **sinks, unsigned count);

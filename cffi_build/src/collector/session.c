@@ -28,7 +28,7 @@ static bool is_gone(const struct pln_region *region, uint32_t pid, uint32_t kind
 static void start_ring(struct ring_reader *ring, bool from_creation, uint64_t capacity) {
     ring->head = __atomic_load_n(&ring->ring->head, __ATOMIC_ACQUIRE); /* pairs with the release in record.c */
     ring->tail = from_creation && ring->head <= capacity ? 0 : ring->head;
-    pln_reader_give_back(ring);
+    pln_reader_give_back(ring, ring->tail);
     for (unsigned kind = 0; kind < PLN_KINDS; kind++)
         ring->lost_before[kind] = from_creation ? 0 : __atomic_load_n(&ring->ring->lost[kind], __ATOMIC_RELAXED);
 }
@@ -165,6 +165,8 @@ void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count)
     }
     await_stragglers(reader, now_ns + STRAGGLERS_NS);
     pln_reader_copy(reader, sinks, count);
+    for (uint32_t i = 0; i < reader->ring_count; i++)
+        pln_reader_give_back(&reader->rings[i], reader->rings[i].tail);
     reader->consumer_pid = 0;
     let_go(region);
 }

@@ -49,12 +49,8 @@ static void store(struct pln_ring *ring, const struct pln_record *record) {
         check_lease();
         return;
     }
-    /* An empty ring is written from its start again: the same few pages, which exist and are in the cache. Relaxed: the
-     * head below publishes it. */
-    if (head == tail)
-        __atomic_store_n(&ring->base, head, __ATOMIC_RELAXED);
     pln_count(&ring->emitted);
-    pln_ring_records(ring)[(head - ring->base) & pln_process.ring_mask] = *record;
+    pln_ring_records(ring)[head & pln_process.ring_mask] = *record;
     __atomic_store_n(&ring->head, head + 1,
                      __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
 }
