@@ -14,10 +14,10 @@ from capture_questions import losses, range_names
 import pillion
 from pillion_probes import CONSTANTS
 
-TARGET = Path(__file__).parent.parent / "targets" / "torch_ops.py"
+TARGETS = Path(__file__).parent.parent / "targets"
 
 
-def run(directory: Path, *options: str) -> pillion.Capture:
+def run(directory: Path, *options: str, target: str = "torch_ops") -> pillion.Capture:
     command = [
         sys.executable,
         "-m",
@@ -28,7 +28,7 @@ def run(directory: Path, *options: str) -> pillion.Capture:
         *options,
         "--",
         sys.executable,
-        str(TARGET),
+        str(TARGETS / f"{target}.py"),
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
     return pillion.open(directory)
@@ -83,6 +83,15 @@ def test_operators_have_the_shapes_that_torchs_profiler_gives_them(
 
 def test_shapes_are_recorded_when_asked_for(agent: Any, require_torch: None, tmp_path: Path) -> None:
     assert {str(event.input_shapes) for event in run(tmp_path / "capture").function_events} == {"[]"}
+
+
+def test_operators_of_workers_are_recorded(agent: Any, require_torch: None, tmp_path: Path) -> None:
+    capture = run(tmp_path / "capture", target="torch_workers")
+    pids = capture.columns["events"]["pid"].tolist()
+    logarithms = Counter(pid for pid, name in zip(pids, range_names(capture)) if name == "aten::log")
+    assert logarithms.total() == 101
+    assert len(logarithms) == 2
+    assert not losses(capture)
 
 
 def test_operators_can_be_left_out(agent: Any, require_torch: None, tmp_path: Path) -> None:
