@@ -71,8 +71,8 @@ class Child:
             raise _not_executed(self._command[0], int(refused))
 
     def forward(self, number: int) -> None:
-        """Passes a signal on, unless the terminal has delivered it to both of us (Ctrl-C)."""
-        if number == signal.SIGINT and _in_foreground():
+        """Passes a signal on, unless the terminal has delivered it to both of us (Ctrl-C, Ctrl-\\)."""
+        if number in (signal.SIGINT, signal.SIGQUIT) and _in_foreground():
             return
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)

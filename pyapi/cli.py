@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import keyword
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -16,6 +15,7 @@ from typing import NoReturn
 from pillion import __version__
 from pillion._errors import PillionError, UsageError
 from pillion._interrupts import Aborted
+from pillion._standard_streams import open_missing_streams, say, silence
 
 VERBS = ("run", "record", "report", "export", "import", "doctor", "agent", "demo")
 
@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    open_missing_streams()
     try:
         args = _parser().parse_args(arguments)
         code = int(args.run(args))
@@ -45,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("aborted", Aborted.exit_code)
     except BrokenPipeError:
-        # The reader of our output has seen enough. Python flushes once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout.fileno())  # the reader of our output has seen enough
         return 1
     except OSError as error:
         return _say(f"failed: {error}; see `pillion doctor`", 1)
@@ -66,5 +66,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _say(line: str, code: int) -> int:
-    print(f"pillion: {line}", file=sys.stderr)
+    say(f"pillion: {line}")
     return code

@@ -6,6 +6,7 @@ import sys
 import time
 
 from pillion._client import Progress
+from pillion._standard_streams import say
 
 # Without a terminal a line stays: a log of an hour's job is 720 lines.
 LINE_INTERVAL_S = 5.0
@@ -30,19 +31,18 @@ class ProgressLine:
             f"{progress.ranges:,} ranges  {progress.lost:,} lost  {progress.processes:,} processes"
         )
         if self._is_terminal:
-            sys.stderr.write(f"\r{text}\x1b[K")
+            say(f"\r{text}\x1b[K", end="")
             self._open = True
         else:
-            sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+            say(text)
 
     def note(self, text: str) -> None:
         """A line of its own."""
         self.close()
-        print(f"pillion: {text}", file=sys.stderr, flush=True)
+        say(f"pillion: {text}")
 
     def close(self) -> None:
         """What follows begins a new line."""
         if self._open:
-            sys.stderr.write("\n")
+            say("")
             self._open = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TextIO
+from collections.abc import Callable, Iterator
 
 from pillion._capture import Capture
 from pillion._errors import PillionError
@@ -11,8 +10,8 @@ from pillion._session import Recording
 from pillion.commands._progress import ProgressLine
 
 
-def save_and_show(recording: Recording, stream: TextIO, progress: ProgressLine) -> PillionError | None:
-    """Makes the capture and writes what it says to ``stream``.
+def save_and_show(recording: Recording, show: Callable[[str], None], progress: ProgressLine) -> PillionError | None:
+    """Makes the capture and hands what it says to ``show``, without its last newline.
 
     Returns:
         What kept the recording from being whole, if anything did: to be raised once everything else is done.
@@ -25,10 +24,9 @@ def save_and_show(recording: Recording, stream: TextIO, progress: ProgressLine) 
         return error
     from pillion.render.summary import render_summary
 
-    print(render_summary(capture), file=stream)
+    show(render_summary(capture))
     for line in _last_lines(recording, capture):
-        print(line, file=stream)
-    stream.flush()
+        show(line)
     return recording.failure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import sys
 from pathlib import Path
 
 from pillion._client import RecordRequest
@@ -55,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             progress.close()
             if recording.all_ended:
                 progress.note("every recorded process has ended")
-            failure = save_and_show(recording, sys.stdout, progress)
+            failure = save_and_show(recording, print, progress)
     if failure:
         raise failure
     return 0

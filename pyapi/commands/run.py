@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 import pillion
@@ -14,6 +13,7 @@ from pillion._errors import UsageError
 from pillion._interrupts import Interrupts
 from pillion._output import CaptureDirectory, command_stem, default_path
 from pillion._session import Limits, Recording
+from pillion._standard_streams import say
 from pillion.commands._options import add_recording_options
 from pillion.commands._progress import ProgressLine
 from pillion.commands._result import save_and_show
@@ -73,7 +73,7 @@ def _record(child: Child, recording: Recording, args: argparse.Namespace) -> int
         if not child.has_ended():
             progress.note(f"the recording has ended, process {child.pid} goes on")
         # Standard output belongs to the command, which may be piped somewhere.
-        failure = save_and_show(recording, sys.stderr, progress)
+        failure = save_and_show(recording, say, progress)
         code = child.wait()  # whatever became of its recording
     if failure and code == 0:
         raise failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,10 +79,22 @@ def test_a_second_interrupt_aborts_and_keeps_the_spool(
     assert fake_agent.requests.get()["op"] == "record"
     process.send_signal(signal.SIGINT)
     assert fake_agent.requests.get()["op"] == "finish"
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    while process.poll() is None:  # at once it would be the same Ctrl-C
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    _, said = process.communicate()
     assert (process.returncode, said) == (130, "pillion: aborted; `pillion report out` reads what was recorded\n")
     assert pillion.open(tmp_path / "out").samples.num_rows == 3
+
+
+def test_a_signal_to_the_process_and_to_its_group_is_one_interrupt(
+    fake_agent: FakeAgent, socket_directory: Path, tmp_path: Path
+) -> None:
+    command = ["timeout", "-s", "INT", "2", sys.executable, "-m", "pillion", "record", "-p", str(os.getpid())]
+    done = subprocess.run([*command, "-o", "out"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "aborted" in done.stderr) == (124, False)
+    assert (tmp_path / "out" / "meta.json").exists()
 
 
 def test_no_such_process_is_one_clear_line(cli: Run, fake_agent: FakeAgent, tmp_path: Path) -> None:

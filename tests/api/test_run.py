@@ -157,3 +157,90 @@ def test_tables_that_cannot_be_written_leave_the_job_alone_and_the_spool_readabl
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1].endswith("nothing is lost: `pillion report out` reads the spool")
     assert pillion.open(tmp_path / "out").events.num_rows == 4
+
+
+COUNTS_SIGNALS = """
+import signal, sys, threading
+got = []
+for name in sys.argv[1].split(","):
+    signal.signal(getattr(signal, name), lambda number, frame: got.append(signal.Signals(number).name))
+signal.signal(signal.SIGWINCH, lambda number, frame: sys.exit(f"{','.join(got)}"))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def signalled(folder: Path, *numbers: signal.Signals) -> tuple[int, str, str]:
+    """Exit code of a run that gets these signals one after the other, what its command got, what else was said."""
+    names = ",".join(dict.fromkeys(number.name for number in numbers))
+    command = [sys.executable, "-m", "pillion", "run", "-o", "out", "--", sys.executable, "-c", COUNTS_SIGNALS, names]
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for number in numbers:
+        caught = _switches(child)
+        process.send_signal(number)
+        while _switches(child) == caught:
+            assert process.poll() is None, process.communicate()
+    os.kill(int(child), signal.SIGWINCH)
+    _, said = process.communicate(timeout=60)
+    got, _, rest = said.partition("\n")
+    return process.returncode, got, rest
+
+
+def _switches(pid: str) -> str:
+    """Changes whenever the process has been woken."""
+    return Path(f"/proc/{pid}/status").read_text().partition("voluntary_ctxt_switches:")[2]
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGALRM], ids=lambda n: n.name
+)
+def test_a_signal_for_the_command_reaches_it_and_the_recording_goes_on(
+    fake_agent: FakeAgent, tmp_path: Path, number: signal.Signals
+) -> None:
+    code, got, rest = signalled(tmp_path, number, number)
+    assert (code, got) == (1, f"{number.name},{number.name}")
+    assert "goes on" not in rest
+    assert pillion.open(tmp_path / "out").events.num_rows == 4
+
+
+def test_a_command_that_takes_its_time_to_terminate_may_be_told_again(fake_agent: FakeAgent, tmp_path: Path) -> None:
+    code, got, rest = signalled(tmp_path, signal.SIGTERM, signal.SIGTERM, signal.SIGTERM)
+    assert (code, got) == (1, "SIGTERM,SIGTERM,SIGTERM")
+    assert "aborted" not in rest
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
+def test_streams_that_do_not_work_are_the_commands_and_its_exit_code_is_kept(
+    fake_agent: FakeAgent, socket_directory: Path, tmp_path: Path, closed: str
+) -> None:
+    """The command finds the descriptors that it would find without us."""
+    job = [
+        sys.executable,
+        "-c",
+        "import os, sys; open('fds', 'w').write(str(os.listdir('/proc/self/fd'))); sys.exit(4)",
+    ]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh"]
+    subprocess.run([*shell, *job], cwd=tmp_path, check=False)
+    bare = (tmp_path / "fds").read_text()
+    recorded = subprocess.run(
+        [*shell, sys.executable, "-m", "pillion", "run", "-o", "out", "--", *job], cwd=tmp_path, check=False
+    )
+    assert recorded.returncode == 4
+    assert (tmp_path / "fds").read_text() == bare
+    assert pillion.open(tmp_path / "out").events.num_rows == 4
+
+
+def test_a_reader_of_messages_who_has_gone_ends_nothing(fake_agent: FakeAgent, tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "pillion", "run", "-o", "out", "-d", "10ms", "--", "sh", "-c"]
+    job = "while [ ! -e out/meta.json ]; do :; done; exit 5"
+    result = subprocess.run([*command, job], cwd=tmp_path, stderr=theirs, check=False)
+    os.close(theirs)
+    assert result.returncode == 5
