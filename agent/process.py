@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from pillion_agent.procfs import Mapping, ProcessInfo, read_mappings
+from pillion._native import ffi
+from pillion_agent.procfs import Mapping, ProcessInfo, one_line, read_mappings, read_process
 from pillion_agent.python import GLIBC_TSS_OFFSET, UNKNOWN, Code, Interpreter, NotPython
 
 if TYPE_CHECKING:
@@ -19,6 +21,23 @@ _FIRST_REGION_SCAN_NS = 250_000_000
 _LAST_REGION_SCAN_NS = 16_000_000_000
 # Reading the mappings of a torch job takes 3 ms.
 _READ_AGAIN_NS = 1_000_000_000
+
+
+def executed(event: Any, before: ProcessInfo | None, boot_offset_ns: int) -> ProcessInfo | None:
+    """What an exec has made of a process: what /proc says, else what the kernel said in the moment.
+
+    Args:
+        event: a struct pln_event of kind PLN_EVENT_EXEC.
+        before: the process until then; None where it was not known, and then one that has gone is not, either.
+    """
+    told = ffi.cast("struct pln_exec *", event.frames)
+    text = bytes(ffi.buffer(told.text, event.sample.weight_ns))
+    comm = ffi.string(told.comm).decode(errors="replace")
+    cmdline = one_line(b"\0".join(text.split(b"\0")[: told.arguments]))
+    try:
+        return read_process(event.sample.pid, boot_offset_ns, cmdline)
+    except OSError:
+        return replace(before, comm=comm, cmdline=cmdline or f"[{comm}]", exiting=True) if before else None
 
 
 class Process:
@@ -74,6 +93,8 @@ class Process:
             self.interpreter = Interpreter(self.info.pid)
         except NotPython:
             return False
+        except (FileNotFoundError, ProcessLookupError):
+            return False  # it has ended
         except OSError as error:
             self.python_unavailable = f"cannot read its memory: {error.strerror}"
             return True

@@ -62,11 +62,12 @@ class ProcessInfo:
     exiting: bool = False
 
 
-def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
+def read_process(pid: int, boot_offset_ns: int, cmdline: str = "") -> ProcessInfo:
     """A process as /proc shows it.
 
     Args:
         boot_offset_ns: CLOCK_BOOTTIME − CLOCK_MONOTONIC.
+        cmdline: what it is called where /proc does not say it: it has begun to end.
 
     Raises:
         OSError: no such process.
@@ -75,7 +76,7 @@ def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
     stat = (root / "stat").read_text(errors="replace")
     comm = stat[stat.index("(") + 1 : stat.rindex(")")]
     fields = stat[stat.rindex(")") + 2 :].split()
-    cmdline = (root / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+    cmdline = one_line((root / "cmdline").read_bytes()) or cmdline
     return ProcessInfo(
         pid=pid,
         ppid=int(fields[1]),
@@ -85,6 +86,11 @@ def read_process(pid: int, boot_offset_ns: int) -> ProcessInfo:
         uid=root.stat().st_uid,
         exiting=bool(int(fields[6]) & _PF_EXITING),
     )
+
+
+def one_line(arguments: bytes) -> str:
+    """A command line from arguments that end with NUL."""
+    return arguments.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
 def thread_ids(pid: int) -> list[int]:

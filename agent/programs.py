@@ -67,6 +67,8 @@ def _task_defines(btf: BTF) -> dict[str, str]:
         "TASK_TLS": str(task("thread") + btf.member_offset("thread_struct", "fsbase")),
         "TASK_RUNTIME": str(task("se") + btf.member_offset("sched_entity", "sum_exec_runtime")),
     }
+    defines["BPRM_P"] = str(btf.member_offset("linux_binprm", "p"))
+    defines["BPRM_EXEC"] = str(btf.member_offset("linux_binprm", "exec"))
     defines["TASK_SIGNAL"] = str(task("signal"))
     defines["SIGNAL_LIVE"] = str(btf.member_offset("signal_struct", "live"))
     argument = "((u32)((struct bpf_raw_tracepoint_args*)(ctx))->args[{}])"

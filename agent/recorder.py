@@ -16,7 +16,7 @@ from pillion_agent.counts import Counts
 from pillion_agent.errors import AgentError
 from pillion_agent.ownership import NotAllowed, allow
 from pillion_agent.probe_targets import ProbeTargets
-from pillion_agent.process import Process
+from pillion_agent.process import Process, executed
 from pillion_agent.procfs import read_process
 from pillion_agent.programs import EVENT_PAGES, Attachments, Programs
 from pillion_agent.regions import Regions
@@ -218,7 +218,7 @@ class Recorder:
         pid, start_ns = event.sample.pid, event.sample.start_ns
         parent = self.processes.get(event.sample.waker_pid)
         try:
-            info = read_process(pid, self._boot_offset_ns)
+            info = read_process(pid, self._boot_offset_ns, parent.info.cmdline if parent else "")
         except OSError:
             if not parent:
                 return  # its events still count, under its pid
@@ -234,11 +234,12 @@ class Recorder:
 
     def _on_exec(self, event: Any) -> None:
         pid = event.sample.pid
+        before = self.processes.get(pid)
         self._end_program(pid, event.sample.start_ns)
-        try:
-            process = self.processes[pid] = Process(read_process(pid, self._boot_offset_ns), event.sample.start_ns)
-        except OSError:
+        info = executed(event, before.info if before else None, self._boot_offset_ns)
+        if not info:
             return
+        process = self.processes[pid] = Process(info, event.sample.start_ns)
         self._look_for_python(process)
         for session in self._sessions_in(event.sessions):
             try:

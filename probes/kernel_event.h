@@ -15,12 +15,21 @@
 
 /* pln_event.sample.kind, besides PLN_SAMPLE and PLN_WAIT */
 #define PLN_EVENT_FORK 32        /* pid: the child; waker_pid: the parent */
-#define PLN_EVENT_EXEC 33
+#define PLN_EVENT_EXEC 33        /* frames[]: a pln_exec with weight_ns bytes of text */
 #define PLN_EVENT_EXIT 34        /* the process's last thread ended */
 #define PLN_EVENT_THREAD_EXIT 35 /* frames[]: a pln_thread_time */
 #define PLN_EVENT_RANGE 36       /* frames[]: a record of a ring, from the USDT probe of its kind */
 #define PLN_EVENT_NAME 37        /* frames[]: the text of string range_name, weight_ns bytes */
 #define PLN_EVENT_PROBE 38       /* a pln_probe_hit */
+
+#define PLN_EXEC_TEXT 1024 /* command lines of torch jobs measured here: up to 400 bytes */
+
+/* What a process became, read while it became it: it may be gone before anybody looks into /proc. */
+struct pln_exec {
+    char comm[16];
+    uint64_t arguments; /* how many; each ends with a NUL, what follows is its environment */
+    char text[PLN_EXEC_TEXT];
+};
 
 #define PLN_NAME_TEXT 1600 /* bytes of a string that the USDT transport carries; it is in frames[] */
 

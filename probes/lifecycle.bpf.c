@@ -61,18 +61,47 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
+// The new program's stack begins with the number of its arguments and their addresses; the texts lie one after the
+// other, then the environment's, then the file's name (create_elf_tables() in fs/binfmt_elf.c). Returns how many bytes
+// of text were read.
+static __always_inline u32 read_arguments(struct pln_exec *exec, void *bprm) {
+    u64 stack = 0, end = 0, first = 0;
+    read_kernel(&stack, sizeof stack, bprm + BPRM_P);
+    read_kernel(&end, sizeof end, bprm + BPRM_EXEC);
+    if (read_user(&exec->arguments, sizeof exec->arguments, (void *)stack) ||
+        read_user(&first, sizeof first, (void *)(stack + 8)))
+        return 0;
+    u64 size = end > first ? end - first : 0;
+    if (size > PLN_EXEC_TEXT)
+        size = PLN_EXEC_TEXT;
+    return read_user(exec->text, size, (void *)first) ? 0 : size;
+}
+
 // args: task_struct *task, pid_t old_pid, struct linux_binprm *. Another program now: what was known of its memory is
 // void.
 int on_exec(struct bpf_raw_tracepoint_args *ctx) {
-    u64 id = bpf_get_current_pid_tgid();
-    u32 pid = id >> 32, tid = id;
+    u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
+    u32 pid = id >> 32;
     struct pln_target *target = targets.lookup(&pid);
     if (!target)
         return 0;
     target->tss_key = target->tls_offset = 0;
     target->python = PLN_PYTHON_NONE;
     target->wakeups = FIRST_WAKEUPS;
-    tell(PLN_EVENT_EXEC, pid, tid, 0, bpf_ktime_get_ns(), target);
+    int zero = 0;
+    struct pln_event *event = scratch.lookup(&zero);
+    if (!event)
+        return 0;
+    __builtin_memset(event, 0, offsetof(struct pln_event, frames) + offsetof(struct pln_exec, text));
+    struct pln_exec *exec = (struct pln_exec *)event->frames;
+    event->sessions = target->sessions;
+    event->sample.kind = PLN_EVENT_EXEC;
+    event->sample.pid = pid;
+    event->sample.tid = id;
+    event->sample.start_ns = event->sample.end_ns = now;
+    bpf_get_current_comm(exec->comm, sizeof exec->comm);
+    event->sample.weight_ns = read_arguments(exec, (void *)ctx->args[2]);
+    send(event, sizeof *exec / 8, target);
     return 0;
 }
 

@@ -229,3 +229,20 @@ def test_both_transports_deliver_the_same_ranges(recording: Recording, target: T
     assert (events["end_ns"] >= events["start_ns"]).all()
     assert (np.diff(events["start_ns"]) >= 0).all()
     assert set(events["tid"]) == {victim.facts["tid"]}
+
+
+def test_programs_that_end_at_once_are_known_by_their_command_lines(recording: Recording, tmp_path: Path) -> None:
+    """The kernel says it in the moment of the exec; when the agent looks most of them have gone."""
+    script = 'read go; for i in $(seq 211); do /bin/true "of $i" "" "é" ""; done; exec env -i /bin/true end'
+    with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE) as shell:
+        session = recording(shell.pid, follow=True)
+        assert shell.stdin
+        shell.stdin.write(b"go\n")
+        shell.stdin.close()
+        shell.wait()
+    session.wait_for_end()
+    processes = session.finish().columns["processes"]
+    cmdlines = sorted(processes["cmdline"])
+    assert cmdlines == sorted([*(f"/bin/true of {i}  é" for i in range(1, 212)), "seq 211", "/bin/true end"])
+    assert list(processes["comm"]).count("true") == 212
+    assert set(processes["python_unavailable"]) == {None}
