@@ -295,11 +295,15 @@ class Recorder:
             for session in self._sessions_in(self._targets.sessions(process.info.pid)):
                 session.put_process(process)
 
-    def announce(self, pid: int, fd: int) -> None:
-        """A process has made its region and sent it. The descriptor stays the caller's."""
+    def announce(self, pid: int, fd: int | None) -> None:
+        """A process has made its region and sent it, or says that it cannot. The descriptor stays the caller's."""
         self._drain_kernel()  # the fork that made the process comes before its region
         mask, _ = self._ended.get(pid, (0, 0))
         wanted = [s for s in self.sessions.values() if pid in s.alive or s.mask & mask]
+        if fd is None:
+            for session in wanted:
+                session.lose("no_region", pid, 0, 1)
+            return
         if not wanted:
             self._regions.decline(pid, fd)
             return

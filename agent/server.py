@@ -264,8 +264,8 @@ class Server:
         except OSError:
             data, fds = b"", []
         try:
-            if len(fds) == 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
-                self._recorder.announce(peer(connection)[0], fds[0])
+            if len(fds) <= 1 and data[:8] == lib.PLN_MAGIC.to_bytes(8, "little"):
+                self._recorder.announce(peer(connection)[0], fds[0] if fds else None)
         finally:
             close_all(fds)
             self._hang_up(connection)

@@ -27,6 +27,7 @@ LOSS_KINDS = (
 # Losses whose name says little.
 _WORDS = {
     "device_records": "GPU activities that the driver dropped, or that came in no known form",
+    "no_region": "processes without shared memory for their ranges, by the limits that they have",
     "ring_full_activities": "GPU activities that found their ring full",
     "unknown_activities": "GPU activities of kinds that this version does not know",
     "doubtful_launches": "calls into CUDA that share their number: which of them launched what is unsure",

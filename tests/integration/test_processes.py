@@ -246,3 +246,38 @@ def test_programs_that_end_at_once_are_known_by_their_command_lines(recording: R
     assert cmdlines == sorted([*(f"/bin/true of {i}  é" for i in range(1, 212)), "seq 211", "/bin/true end"])
     assert list(processes["comm"]).count("true") == 212
     assert set(processes["python_unavailable"]) == {None}
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ("RLIMIT_FSIZE, (4096, 4096)", ({}, {"no_region": 1})),
+        ("RLIMIT_NOFILE, (3, 64)", ({"step": 103}, {"no_ring": 101})),
+    ],
+    ids=["no room", "no descriptor for a while"],
+)
+def test_a_process_without_a_region_is_a_loss(
+    agent: object, recording: Recording, limit: str, expected: tuple[dict[str, int], dict[str, int]]
+) -> None:
+    job = f"""
+import resource
+from pillion import record_function
+input()
+def steps(count):
+    for _ in range(count):
+        with record_function("step"):
+            pass
+resource.setrlimit(resource.{limit})
+steps(101)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+steps(103)
+"""
+    with subprocess.Popen([sys.executable, "-c", job], stdin=subprocess.PIPE) as victim:
+        session = recording(victim.pid)
+        assert victim.stdin
+        victim.stdin.write(b"\n")
+        victim.stdin.close()
+        assert victim.wait() == 0
+    session.wait_for_end()
+    capture = session.finish()
+    assert ({name: range_names(capture).count(name) for name in set(range_names(capture))}, losses(capture)) == expected

@@ -48,6 +48,8 @@ bool pln_announce(int fd, uint32_t pid) {
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    if (fd < 0)
+        message.msg_controllen = 0;
     bool told = connect(sock, (struct sockaddr *)&address, sizeof address) == 0 &&
                 sendmsg(sock, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof announcement;
     close(sock);

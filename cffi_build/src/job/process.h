@@ -37,7 +37,7 @@ struct pln_process {
     int fd;
     dev_t device; /* what fd was when we opened it */
     ino_t inode;
-    int error; /* set once: recording is unavailable */
+    int error; /* set once: recording is unavailable for good */
     uint32_t generation;
 };
 
@@ -122,6 +122,9 @@ void pln_submit(struct pln_range range);
  * than lose it. The tid becomes the caller's. */
 void pln_hand_over(struct pln_record *record);
 
+/* region.c. Counts a record that the region to come will report as lost, if one comes. */
+void pln_lose_without_region(void);
+
 /* region.c. Both for the growth of the memfd. */
 bool pln_region_fd_is_ours(void);
 int pln_region_grow(int fd, uint64_t size_bytes);
@@ -146,7 +149,7 @@ void pln_self_prepare(void);
 void pln_self_parent(void);
 void pln_self_forget(void);
 
-/* announce.c. Hands the region to an agent; false where none listens. */
+/* announce.c. Hands the region to an agent, or tells it with fd -1 that there can be none; false where none listens. */
 bool pln_announce(int fd, uint32_t pid);
 
 /* usdt.c. Tells a tracer of a record of any kind that rings hold. */

@@ -29,6 +29,9 @@ const uint32_t *pln_recording = &not_set_up;
 struct pln_process pln_process = {.fd = -1, .generation = 1};
 pthread_mutex_t pln_process_mutex = PLN_MUTEX_INITIALIZER;
 
+/* Records that somebody may have wanted while there was no descriptor or no memory for a region. */
+static uint64_t lost_before;
+
 /* Whether a new region records from the start: what the environment says, or what a fork inherits. */
 static enum { RECORD_AS_ENVIRONMENT, RECORD_NOT, RECORD_AT_ONCE } birth = RECORD_AS_ENVIRONMENT;
 
@@ -162,6 +165,7 @@ static void after_fork_child(void) {
     pln_control_forget();
     pln_ticks_forget();
     pln_process.error = 0;
+    lost_before = 0;
     pln_process.generation++;
     pln_process_mutex = (pthread_mutex_t)PLN_MUTEX_INITIALIZER; /* its owner was another thread id */
     __atomic_store_n(&pln_recording, &not_set_up, __ATOMIC_RELEASE);
@@ -200,6 +204,25 @@ static void offer_region(void) {
         __atomic_store_n(&region->recording, asked_for, __ATOMIC_RELAXED);
 }
 
+/* A shortage of the moment: the next record tries again. */
+static bool may_pass(int error) {
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
+
+/* Under the mutex. */
+static void begin_region(int error) {
+    pln_process.error = error;
+    if (error == 0)
+        __atomic_fetch_add(&pln_process.region->lost_threads, __atomic_exchange_n(&lost_before, 0, __ATOMIC_RELAXED),
+                           __ATOMIC_RELAXED);
+    const uint32_t *recording = error == 0 ? &pln_process.region->recording : &unavailable;
+    __atomic_store_n(&pln_recording, recording, __ATOMIC_RELEASE); /* pairs with pln_wanted() */
+    if (error == 0)
+        offer_region();
+    else
+        pln_announce(-1, (uint32_t)getpid());
+}
+
 int pln_setup(void) {
     if (__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE) != &not_set_up)
         return pln_process.error;
@@ -207,14 +230,9 @@ int pln_setup(void) {
     if (pthread_mutex_lock(&pln_process_mutex) != 0)
         return -EDEADLK;
     bool first = pln_recording == &not_set_up;
-    if (first) {
-        pln_process.error = make_region();
-        const uint32_t *recording = pln_process.error == 0 ? &pln_process.region->recording : &unavailable;
-        __atomic_store_n(&pln_recording, recording, __ATOMIC_RELEASE); /* pairs with pln_wanted() */
-    }
-    int error = pln_process.error;
-    if (first && error == 0)
-        offer_region();
+    int error = first ? make_region() : pln_process.error;
+    if (first && !may_pass(error))
+        begin_region(error);
     pthread_mutex_unlock(&pln_process_mutex);
     if (first && error == 0) {
         pln_control_begin(); /* a fork child's sources came along */
@@ -224,10 +242,18 @@ int pln_setup(void) {
     return error;
 }
 
+void pln_lose_without_region(void) {
+    __atomic_fetch_add(&lost_before, 1, __ATOMIC_RELAXED);
+}
+
 int pln_active(void) {
     if (PLN_LIKELY(!pln_wanted()))
         return 0;
-    return pln_setup() == 0 && pln_wanted();
+    if (pln_setup() != 0) {
+        pln_lose_without_region();
+        return 0;
+    }
+    return pln_wanted();
 }
 
 uint32_t pln_generation(void) {

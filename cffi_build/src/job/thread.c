@@ -122,7 +122,11 @@ static struct pln_ring *claim_locked(void) {
 }
 
 struct pln_ring *pln_ring_claim(void) {
-    if (pln_setup() != 0 || (!pln_wanted() && !PLN_SEMAPHORE(mark)))
+    if (pln_setup() != 0) {
+        pln_lose_without_region();
+        return NULL;
+    }
+    if (!pln_wanted() && !PLN_SEMAPHORE(mark))
         return NULL;
     int saved_errno = errno;
     struct pln_region *region = pln_process.region;
