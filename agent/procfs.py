@@ -93,6 +93,16 @@ def one_line(arguments: bytes) -> str:
     return arguments.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
+def process_of(tid: int) -> int:
+    """The process that a thread belongs to: /proc knows every thread by its own number, too.
+
+    Raises:
+        OSError: no such thread.
+    """
+    status = Path(f"/proc/{tid}/status").read_text(errors="replace")
+    return int(status.partition("\nTgid:")[2].partition("\n")[0])
+
+
 def thread_ids(pid: int) -> list[int]:
     """Raises OSError when the process has gone."""
     return [int(name) for name in os.listdir(f"/proc/{pid}/task")]

@@ -17,7 +17,7 @@ from pillion_agent.errors import AgentError
 from pillion_agent.ownership import NotAllowed, allow
 from pillion_agent.probe_targets import ProbeTargets
 from pillion_agent.process import Process, executed
-from pillion_agent.procfs import read_process
+from pillion_agent.procfs import process_of, read_process
 from pillion_agent.programs import EVENT_PAGES, Attachments, Programs
 from pillion_agent.regions import Regions
 from pillion_agent.session import Request, Session, monotonic_ns
@@ -101,6 +101,10 @@ class Recorder:
         request = session.request
         for pid in psutil.pids() if request.all else request.pids:
             try:
+                owner = pid if request.all else process_of(pid)
+                if owner != pid:
+                    cause = f"it is a thread of process {owner}"
+                    raise AgentError(f"cannot record process {pid}", cause, f"record process {owner}")
                 self._add_target(session, pid, follow=request.follow or request.all)
             except OSError as error:
                 if not request.all:

@@ -97,11 +97,27 @@ def _wait_and_execute(gate: int, failure: int, command: list[str], environment: 
         if os.read(gate, 1):
             for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would pass that on
                 signal.signal(number, signal.SIG_DFL)
-            os.execvpe(command[0], command, environment)
+            try:
+                os.execvpe(command[0], command, environment)
+            except OSError as error:
+                script = _script(command[0], environment) if error.errno == errno.ENOEXEC else None
+                if not script:
+                    raise
+                os.execve("/bin/sh", ["sh", script, *command[1:]], environment)
     except OSError as error:
         os.write(failure, str(error.errno).encode())
     finally:
         os._exit(127)
+
+
+def _script(command: str, environment: Mapping[str, str]) -> str | None:
+    """A script that does not say what runs it is the shell's, as execvp(3) and shells have it."""
+    path = shutil.which(command, path=environment.get("PATH"))
+    if not path:
+        return None
+    with open(path, "rb") as file:
+        head = file.read(128)
+    return None if head.startswith(b"\x7fELF") or b"\0" in head else path
 
 
 def _in_foreground() -> bool:

@@ -83,6 +83,13 @@ def test_a_command_that_the_kernel_refuses_is_126_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["program"]
 
 
+def test_a_script_that_does_not_say_what_runs_it_is_the_shells(cli: Run, fake_agent: FakeAgent, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text('echo "$1"; exit 6\n')
+    (tmp_path / "script").chmod(0o755)
+    result = cli("run", "-o", "out", "--", "./script", "an argument")
+    assert (result.returncode, result.stdout) == (6, "an argument\n")
+
+
 def test_a_refused_recording_does_not_start_the_command(cli: Run, fake_agent: FakeAgent, tmp_path: Path) -> None:
     fake_agent.script.refusal = {"ok": False, "error": "cannot record", "cause": "no BTF", "fix": "fix it", "code": 3}
     result = cli("run", "-o", "out", "--", "touch", "started")

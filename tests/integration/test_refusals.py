@@ -288,3 +288,16 @@ def test_a_full_disk_ends_the_recording_and_leaves_the_job_alone(public_agent: O
     )
     assert also in ([], [tables])  # what was recorded may fit as tables
     assert public_agent.sessions() == 0
+
+
+def test_a_thread_is_not_taken_for_a_process(public_agent: OwnAgent, tmp_path: Path) -> None:
+    """/proc and kill() know it by its number, so it would be a recording without anything in it."""
+    code = "import threading; t = threading.Thread(target=sys.stdin.read); t.start(); print(t.native_id)"
+    command = [sys.executable, "-c", f"import sys; {code}; sys.stdout.flush()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        thread = int(process.stdout.readline())
+        result = public_agent.pillion("record", "-p", thread, "-d", "1s", "-o", "out", cwd=tmp_path)
+    cause = f"it is a thread of process {process.pid}; record process {process.pid}"
+    assert one_line(result) == (1, f"pillion: cannot record process {thread}: {cause}")
+    assert not list(tmp_path.iterdir())
