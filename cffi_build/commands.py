@@ -120,6 +120,9 @@ class BuildNative(build_ext):
         return sorted({*super().get_outputs(), str(self._library_path())})
 
 
+STARTUP = "pillion.startup"  # a folder for PYTHONPATH, not a package: nothing finds it
+
+
 class BuildPackages(build_py):
     """Adds the sub-packages: setuptools finds none below a folder whose name is not its package's."""
 
@@ -128,4 +131,6 @@ class BuildPackages(build_py):
         for package, folder in package_dir.items():
             found = (f"{package}.{name}" for name in find_packages(str(ROOT / folder)))
             self.distribution.packages += [name for name in found if name not in self.distribution.packages]
+        if STARTUP not in self.distribution.packages:
+            self.distribution.packages.append(STARTUP)
         super().finalize_options()

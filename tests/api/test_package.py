@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pillion
 
@@ -51,3 +52,20 @@ def test_the_command_line_loads_nothing_heavy_to_explain_itself() -> None:
         "import contextlib, io, pillion.cli\nwith contextlib.redirect_stderr(io.StringIO()):\n pillion.cli.main([])"
     )
     assert not modules_after(statement) & HEAVY
+
+
+def test_what_is_installed_has_what_python_starts_with() -> None:
+    """A folder for PYTHONPATH is no package, and setuptools leaves out what is none."""
+    code = """
+from setuptools import Distribution
+from cffi_build.commands import BuildPackages
+distribution = Distribution({"script_name": "setup.py"})
+distribution.parse_config_files()
+command = BuildPackages(distribution)
+command.ensure_finalized()
+print(*(name for package, name, _ in command.find_all_modules() if package == "pillion.startup"))
+"""
+    root = Path(__file__).resolve().parent.parent.parent
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert set(listed.stdout.split()) == {"pillion_startup", "sitecustomize"}
