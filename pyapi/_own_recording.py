@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from pillion._client import RecordRequest
 from pillion._errors import PillionError, UsageError
+from pillion._native import lib
 from pillion.torch_engine.engine import (
     ProfilerStats,
     TorchEngine,
@@ -81,10 +82,20 @@ class OwnRecording:
         self.is_started = False
 
     def prepare(self) -> None:
-        """Warms up what takes long to start."""
+        """Warms up what takes long to start. From then until ``stop`` CUPTI, which serves one at a time, is torch's."""
         if self.torch is not None and not self._is_prepared:
-            self.torch.prepare()
+            self._lend_cupti(lib.PLN_CUPTI_QUIETLY)
+            try:
+                self.torch.prepare()
+            except BaseException:
+                self._lend_cupti(lib.PLN_CUPTI_BACK)
+                raise
         self._is_prepared = True
+
+    def _lend_cupti(self, how: int) -> None:
+        """Where torch's engine records what CUDA's devices do, we do not: the capture has its records."""
+        if self.torch is not None and self.torch.uses_cupti:
+            lib.pln_cupti_step_aside(how)
 
     def start(self) -> None:
         """Begins to record.
@@ -93,14 +104,16 @@ class OwnRecording:
             Unavailable: no agent although one is required, or somebody records this process already.
         """
         self.prepare()
-        self._start_collector()
-        self.is_started = True
-        run_on_profiler_start()
         try:
+            self._start_collector()
+            self.is_started = True
+            run_on_profiler_start()
             if self.torch is not None:
                 self.torch.start()
         except BaseException:
-            self._stop_collector()
+            if self.is_started:
+                self._stop_collector()
+            self._lend_cupti(lib.PLN_CUPTI_BACK)
             raise
 
     def stop(self) -> PillionError | None:
@@ -111,6 +124,7 @@ class OwnRecording:
                 self._clock_offset_ns = _clock_offset_ns()
         finally:
             failure = self._stop_collector()
+            self._lend_cupti(lib.PLN_CUPTI_BACK)
         return failure
 
     def _stop_collector(self) -> PillionError | None:

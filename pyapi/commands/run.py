@@ -28,6 +28,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What running something takes besides the command itself."""
     add_recording_options(parser)
     parser.add_argument("--no-ops", action="store_true", help="leave torch's operators out")
+    parser.add_argument(
+        "--no-cuda", action="store_true", help="leave CUDA out, and CUPTI to the command's own profiler"
+    )
     parser.add_argument("--shapes", action="store_true", help="record the input shapes of torch's operators")
 
 
@@ -42,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("nothing to run", "no command was given", "pillion run [options] -- CMD …")
     if args.output:
         CaptureDirectory(args.output, replace=args.force)  # refuses before anything is started
-    environment = _environment(args.transport, ops=not args.no_ops, shapes=args.shapes)
+    environment = _environment(args.transport, ops=not args.no_ops, shapes=args.shapes, cuda=not args.no_cuda)
     with Child(command, environment) as child:
         path = args.output or default_path(command_stem(command), child.pid)
         with Recording(CaptureDirectory(path, replace=args.force)) as recording:
@@ -82,7 +85,7 @@ def _record(child: Child, recording: Recording, args: argparse.Namespace) -> int
     return code
 
 
-def _environment(transport: str, ops: bool, shapes: bool) -> dict[str, str]:
+def _environment(transport: str, ops: bool, shapes: bool, cuda: bool) -> dict[str, str]:
     """What makes the command tell more of itself; it inherits the rest."""
     environment = {**os.environ, "PILLION_SOCKET": str(socket_directory())}
     environment.pop("PILLION_RECORD", None)
@@ -91,6 +94,9 @@ def _environment(transport: str, ops: bool, shapes: bool) -> dict[str, str]:
     here = Path(pillion.__file__).parent
     library = str(here / "libpillion.so")
     environment |= {name: library for name in _INJECTIONS if not environment.get(name)}  # the user's own come first
+    environment.pop("PILLION_NO_CUDA", None)
+    if not cuda:
+        environment["PILLION_NO_CUDA"] = "1"
     if ops:
         environment["PILLION_LIBRARY"] = library
         path = [str(here / "startup"), environment.get("PYTHONPATH", "")]

@@ -1,7 +1,8 @@
 """What a Python of ``pillion run`` does when it starts: it waits for torch, to record its operators.
 
 It needs nothing of Pillion but the library, since the job's Python may be another one than ours, and does next to
-nothing until the job imports torch: then torch's operators are recorded from the first one on.
+nothing until the job imports torch: then torch's operators are recorded from the first one on, and torch's profiler
+gets CUPTI from us when the job uses it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ import os
 import sys
 from types import ModuleType
 from typing import Any
+
+# What torch.profiler, and torch.autograd.profiler, call of torch's engine.
+_PROFILER_BEGINS = ("_prepare_profiler", "_enable_profiler")
+_PROFILER_ENDS = "_disable_profiler"
 
 
 def _library_path(ours: str) -> str:
@@ -46,7 +51,9 @@ class _AfterTorch:
         def execute_and_record(module: ModuleType) -> None:
             del loader.exec_module  # it may load others, too
             execute(module)
-            self._record_operators(module)
+            if "PILLION_NO_OPS" not in os.environ:
+                self._record_operators(module)
+            _lend_cupti(module, self._library)
 
         with contextlib.suppress(AttributeError, TypeError):
             loader.exec_module = execute_and_record
@@ -78,6 +85,37 @@ class _AfterTorch:
             print(f"pillion: no operators of torch {version}: it has no {symbol}, nor ITT: {error}", file=sys.stderr)
         else:
             print(f"pillion: only the main thread's operators of torch {version}: it has no {symbol}", file=sys.stderr)
+
+
+def _lend_cupti(torch: Any, library: str) -> None:
+    """CUPTI serves one at a time: while the job's own torch profiler records CUDA it is that profiler's, not ours."""
+    import ctypes
+
+    profiler = getattr(getattr(torch, "autograd", None), "profiler", None)
+    try:
+        step_aside = ctypes.CDLL(library).pln_cupti_step_aside
+        begins = {name: getattr(profiler, name) for name in _PROFILER_BEGINS}
+        end = getattr(profiler, _PROFILER_ENDS)
+    except (OSError, AttributeError):
+        return  # an older library, or another torch
+
+    def beginning(begin: Any) -> Any:
+        def with_cupti(config: Any, activities: Any, *args: Any, **kwargs: Any) -> Any:
+            if any(activity.name == "CUDA" for activity in activities):
+                step_aside(1)
+            return begin(config, activities, *args, **kwargs)
+
+        return with_cupti
+
+    def giving_back(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return end(*args, **kwargs)
+        finally:
+            step_aside(0)
+
+    for name, begin in begins.items():
+        setattr(profiler, name, beginning(begin))
+    setattr(profiler, _PROFILER_ENDS, giving_back)
 
 
 def start(ours: str) -> None:

@@ -143,6 +143,11 @@ class TorchEngine:
         if device and hasattr(device, "synchronize"):
             device.synchronize()
 
+    @property
+    def uses_cupti(self) -> bool:
+        """Whether torch asks CUPTI for what CUDA's devices do."""
+        return any(activity.name == "CUDA" for activity in self._activities)
+
     def toggle(self, enabled: bool, activities: Iterable[Any]) -> None:
         """Switches some activities off and on while it runs."""
         self._autograd._toggle_collection_dynamic(enabled, set(activities))

@@ -32,6 +32,8 @@ void __cudaRegisterFunction(void **handle, const char *host_function, char *devi
 
 int cudaGetDeviceCount(int *count);
 int cudaSetDevice(int device);
+int cudaGetDevice(int *device);
+int cudaGetLastError(void);
 int cudaDeviceSynchronize(void);
 const char *cudaGetErrorString(int error);
 int cudaStreamCreate(cudaStream_t *stream);

@@ -1,7 +1,7 @@
 /* A job that uses the GPU, and knows exactly how.
  *
  *     gpu_job [launches=N] [driver=N] [copies=N] [peers=N] [sets=N] [allocations=N] [events=N] [syncs=N] [graphs=N]
- *             [streams=N] [threads=N] [late] [wait]
+ *             [asks=N] [streams=N] [threads=N] [late] [wait]
  *
  * A victim as tests/targets/handshake.py says. Each number is of all threads together; what a thread does of each kind
  * alternates. Every third launch is of spin_for, by turns for 101 to 701 ns, the others are of scale and add. A graph has
@@ -20,10 +20,10 @@
 #include "gpu_truth.h"
 
 enum { STREAMS = 64, THREADS = 64, GRAPH_NODES = 5, BYTES = 4099 };
-enum { LAUNCHES, DRIVER, COPIES, PEERS, SETS, ALLOCATIONS, EVENTS, SYNCS, GRAPHS, WORK };
+enum { LAUNCHES, DRIVER, COPIES, PEERS, SETS, ALLOCATIONS, EVENTS, SYNCS, GRAPHS, ASKS, WORK };
 
-static const char *const work_names[WORK] = {"launches",    "driver", "copies", "peers", "sets",
-                                             "allocations", "events", "syncs",  "graphs"};
+static const char *const work_names[WORK] = {"launches",    "driver", "copies", "peers",  "sets",
+                                             "allocations", "events", "syncs",  "graphs", "asks"};
 
 /* ---- the work ---- */
 
@@ -131,6 +131,13 @@ static void do_one(struct truth *truth, int work, uint64_t number, cudaEvent_t e
     case SYNCS:
         CALL(truth, cudaStreamSynchronize, stream);
         break;
+    case ASKS: {
+        int device;
+        CALL(truth, cudaGetDevice, &device);
+        CALL(truth, cudaGetLastError);
+        CALL(truth, cudaSetDevice, device);
+        break;
+    }
     case GRAPHS:
         CALL(truth, cudaGraphLaunch, graph, stream);
         for (uint64_t i = 0; i < GRAPH_NODES; i++)

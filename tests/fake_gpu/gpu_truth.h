@@ -36,6 +36,9 @@ __attribute__((constructor)) static void register_kernels(void) {
 /* ---- the truth ---- */
 
 #define CALLS(X)             \
+    X(cudaGetDevice)         \
+    X(cudaSetDevice)         \
+    X(cudaGetLastError)      \
     X(cudaLaunchKernel)      \
     X(cudaMemcpyAsync)       \
     X(cudaMemcpyPeerAsync)   \

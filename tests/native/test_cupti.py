@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pillion_probes import CONSTANTS
+from pillion_probes import CONSTANTS, STRUCTS
 
 COPY, SET, DEVICE, CONTEXT, KERNEL, OVERHEAD, PEER_COPY, SYNC, MEMORY = 1, 2, 8, 9, 10, 17, 22, 38, 49
 LAUNCH_KERNELS = {"cudaLaunchKernel": 1, "cuLaunchKernel": 1, "cudaGraphLaunch": 5}
 LOST_DEVICE = CONSTANTS["PLN_LOSS_DEVICE"]
 CLOCK_DEVIATION_NS = np.uint64(100_000)  # of the time stamp counter that ranges read: PLN_LAG_NS
+ACTIVITY = np.dtype(STRUCTS["pln_activity"].dtype_spec())
 # Those that a library of the same name has, by the one that is built.
 VERSIONS = {
     "11.8": ("11.8",),
@@ -22,8 +25,9 @@ VERSIONS = {
 }
 EVERYTHING = (
     *("launches=1009", "driver=101", "copies=103", "peers=7", "sets=11", "allocations=13", "events=17", "syncs=19"),
-    *("graphs=5", "streams=4", "threads=3"),
+    *("graphs=5", "asks=23", "streams=4", "threads=3"),
 )
+ASKS = {"cudaGetDevice", "cudaGetLastError", "cudaSetDevice", "cuCtxGetCurrent", "cuCtxSetCurrent"}
 EVERYTHING_TOLD = {
     COPY: 103,
     SET: 11,
@@ -60,10 +64,12 @@ def check_calls(recording: Any) -> None:
     outer = recording.outermost()
     names, counts = np.unique(recording.names(outer), return_counts=True)
     found = dict(zip(names.tolist(), counts.tolist()))
-    expected = {name: count for name, count in recording.answer["calls"].items() if count and name != "cudaMalloc"}
+    answer = recording.answer["calls"]
+    expected = {name: count for name, count in answer.items() if count and name not in {"cudaMalloc", *ASKS}}
     assert {name: found.get(name) for name in expected} == expected
     driver_calls = outer[outer["scope"] == CONSTANTS["PLN_CUDA_DRIVER"]]
     assert all(not name.startswith("cuda") for name in recording.names(driver_calls))
+    assert not ASKS & set(recording.names(recording.calls).tolist()), "calls that only ask are left out"
 
 
 def check_copies(recording: Any) -> None:
@@ -80,7 +86,7 @@ def test_a_hundred_thousand_launches_on_streams_and_threads_are_all_told_exactly
 ) -> None:
     recording = record_gpu(
         *("launches=100003", "driver=1009", "copies=1013", "peers=101", "sets=103", "syncs=107", "graphs=109"),
-        *("streams=4", "threads=3"),
+        *("asks=113", "streams=4", "threads=3"),
     )
     assert recording.losses == {}
     assert recording.notices == {}
@@ -130,7 +136,10 @@ def test_without_a_function_that_it_needs_nothing_is_recorded_and_the_function_i
 def test_without_functions_that_are_of_use_the_rest_is_recorded_and_what_is_missing_is_said(
     record_gpu: Callable[..., Any], fake_gpu: Callable[..., Any], end: str
 ) -> None:
-    missing = ("cuptiActivityGetNumDroppedRecords", "cuptiEnableCallback", "cuptiFinalize", "cuptiSetThreadIdType")
+    missing = (
+        *("cuptiActivityGetNumDroppedRecords", "cuptiEnableCallback", "cuptiFinalize", "cuptiGetCallbackName"),
+        "cuptiSetThreadIdType",
+    )
     recording = record_gpu("launches=1009", gpu=fake_gpu("12.6", missing), end=end)
     assert sorted(name for name in missing for text in recording.notices if name in text) == list(missing)
     check_kernels(recording)
@@ -214,3 +223,37 @@ def test_a_session_that_ends_before_the_job_has_everything(record_gpu: Callable[
     assert (recording.losses, recording.notices) == ({}, {})
     check_kernels(recording)
     check_copies(recording)
+
+
+LATE = f"""
+import ctypes, sys, time
+sys.path.insert(0, {str(Path(__file__).parent.parent / "targets")!r})
+from cuda_driver import Cupti, Driver
+ctypes.CDLL("libcudart.so.12")
+assert "libcuda.so.1" not in open("/proc/self/maps").read()
+with _Range("the region is made"):
+    pass
+driver, cupti = Driver(), Cupti()
+deadline = time.monotonic() + 20
+while not all(cupti.enabled()) and time.monotonic() < deadline:
+    driver.launch(1)
+driver.launch(101)
+driver.call("cuCtxSynchronize")
+"""
+
+
+def test_cuda_that_comes_after_the_region_is_found_without_the_variable_if_its_runtime_was_there(
+    jobs: Any, collect: Callable[..., Any], fake_gpu: Callable[..., Any]
+) -> None:
+    """As in a job that has imported torch, and CUDA's libraries with it, before its first range."""
+    process = jobs.python(LATE, **fake_gpu().environment(CUDA_INJECTION64_PATH=""))
+    _, fd = jobs.region()
+    collector = collect(fd)
+    collector.begin()
+    while process.poll() is None:
+        collector.drain()
+        time.sleep(0.001)
+    collector.end()
+    activities = collector.spool.records("PLN_ACTIVITY").view(ACTIVITY)
+    assert process.returncode == 0
+    assert sum(activities["activity"] == KERNEL) >= 101

@@ -267,3 +267,41 @@ print(((before, cupti.enabled()), len(recording.calls), recording.notices))
     assert enabled == ((0, 0, 1), (0, 0, 1))
     assert calls == 0
     assert [text for text in notices if "another profiler" in text]
+
+
+def test_a_driver_that_forks_when_it_is_first_used_does_not_stop_a_session_that_begins(
+    with_gpu: Callable[..., Any],
+) -> None:
+    assert with_gpu(
+        """
+import ctypes
+ctypes.CDLL("libcuda.so.1")
+with Recording() as recording:
+    driver = Driver()
+    driver.launch(101)
+print((len(recording.kernels), recording.linked(), recording.losses))
+""",
+        injected=False,
+        FAKE_CUPTI="forks",
+    ) == (101, 101, {})
+
+
+def test_cupti_of_before_cuda_12_6_is_left_without_being_ended_since_graphs_would_not_bear_its_return(
+    with_gpu: Callable[..., Any],
+) -> None:
+    enabled, finalized, told = with_gpu(
+        """
+driver, cupti = Driver(), Cupti()
+enabled, told = [], []
+for launches in (101, 103):
+    with Recording() as recording:
+        driver.launch(launches)
+    enabled.append(cupti.enabled())
+    told.append((len(recording.kernels), recording.linked(), recording.losses))
+print((enabled, cupti.number("finalized") & 0xFFFFFFFF, told))
+""",
+        FAKE_CUPTI_VERSION="12.5",
+    )
+    assert enabled == [(0, 0, 0)] * 2
+    assert finalized == 0
+    assert told == [(101, 101, {}), (103, 103, {})]

@@ -5,18 +5,20 @@
 #define _GNU_SOURCE
 #include "cupti.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../job/control.h"
 #include "../job/process.h"
+#include "cupti_activities.h"
 #include "cupti_api.h"
 #include "cupti_buffers.h"
 #include "cupti_calls.h"
 #include "cupti_clock.h"
+#include "cupti_aside.h"
 #include "cupti_detach.h"
+#include "cupti_functions.h"
 #include "cupti_notice.h"
+#include "cupti_presence.h"
 #include "cupti_reading.h"
 
 /* Full buffers come by themselves. For the others every tenth tick, 500 ms: what a job that is killed loses at most. */
@@ -26,18 +28,16 @@
 #define DEVICES_WAIT_NS 100000000u
 #define DEVICES_PAUSE_NS 1000000u
 
-/* Not the calls (kinds 4, 5 and 48), which the callbacks tell, nor whole graphs (51), which would hide their kernels. */
-static const uint8_t kinds[] = {8, 9, 11, 10, 1, 22, 2, 38, 17, 39, 49, 36, 25};
-
 static struct {
     pthread_mutex_t mutex; /* the end of the process against everything else, whose calls exclude each other */
     bool runs;
     bool tried;          /* in this session */
     bool ended;          /* with the process: CUPTI may be gone */
+    bool aside;          /* another has CUPTI, with our leave */
+    bool is_told_elsewhere;
     uint32_t generation; /* of the process that uses CUPTI; 0: none did */
     uint32_t epoch;
     unsigned ticks;
-    uint64_t enabled; /* bit per kind */
 } session = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- begin ---- */
@@ -54,27 +54,6 @@ static bool subscribe(void **subscriber) {
     return false;
 }
 
-static void enable_kinds(void) {
-    for (unsigned i = 0; i < sizeof kinds; i++) {
-        int result = cupti_api.enable(kinds[i]);
-        if (result == CUPTI_SUCCESS)
-            session.enabled |= 1ull << kinds[i];
-        else
-            cupti_notice("CUPTI refuses activities of kind %u with %d: they are not recorded", kinds[i], result);
-    }
-}
-
-static void enable_activities(void) {
-    int result = cupti_buffers_open() ? CUPTI_SUCCESS : -1;
-    if (result == CUPTI_SUCCESS)
-        result = cupti_api.register_callbacks(cupti_buffers_request, cupti_buffers_complete);
-    cupti_forget_dropped();
-    if (result == CUPTI_SUCCESS)
-        enable_kinds();
-    else
-        cupti_notice("no work of CUDA devices is recorded, only calls: CUPTI got no buffers (%d)", result);
-}
-
 static void enable_calls(void *subscriber) {
     static const struct {
         uint32_t domain;
@@ -85,6 +64,8 @@ static void enable_calls(void *subscriber) {
         if (result != CUPTI_SUCCESS)
             cupti_notice("calls of CUDA's %s are not recorded: cuptiEnableDomain failed with %d", domains[i].name,
                          result);
+        else
+            cupti_leave_quiet_out(subscriber, domains[i].domain);
     }
     if (cupti_api.enable_callback != NULL)
         (void)cupti_api.enable_callback(1, subscriber, CUPTI_RESOURCE, CUPTI_CONTEXT_DESTROY_STARTING);
@@ -111,14 +92,13 @@ static void begin(void) {
     session.generation = pln_process.generation;
     session.epoch++;
     session.ticks = 0;
-    session.enabled = 0;
     cupti_clock_begin();
     if (cupti_api.set_thread_ids != NULL)
         (void)cupti_api.set_thread_ids(CUPTI_SYSTEM_THREAD_IDS);
     cupti_reading_begin(session.epoch);
     cupti_calls_begin(session.epoch);
     enable_calls(subscriber); /* first, so that work has its call */
-    enable_activities();
+    cupti_activities_begin();
     session.runs = true;
 }
 
@@ -138,9 +118,7 @@ static void await_devices(void) {
 }
 
 static void end(bool waits) {
-    for (unsigned kind = 0; kind < 64; kind++)
-        if (session.enabled & 1ull << kind)
-            (void)cupti_api.disable(kind);
+    cupti_activities_end();
     cupti_calls_end();
     if (waits)
         await_devices();
@@ -160,19 +138,16 @@ static bool is_of_parent(void) {
     return session.generation != 0 && session.generation != pln_process.generation;
 }
 
-static bool driver_is_loaded(void) {
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (driver != NULL)
-        dlclose(driver);
-    return driver != NULL;
-}
-
 /* Once a session, as soon as the process has a driver. */
 static void try_to_begin(void) {
-    if (session.tried || session.ended || is_of_parent() || !driver_is_loaded())
+    if (session.tried || session.ended || is_of_parent() || !cupti_driver_is_loaded())
         return;
     session.tried = true;
-    begin();
+    if (!session.aside)
+        begin();
+    else if (!session.is_told_elsewhere)
+        cupti_notice("nothing of CUDA is recorded while torch's profiler runs in this process: it uses CUPTI, which "
+                     "serves one at a time");
 }
 
 static void start(void) {
@@ -216,23 +191,47 @@ static struct pln_control control = {.start = start, .tick = tick, .stop = stop,
 
 /* libcuda calls it within cuInit(). CUDA starts whatever we return. */
 __attribute__((visibility("default"))) int InitializeInjection(void) {
-    pln_control_add(&control);
+    if (!cupti_is_unwanted())
+        pln_control_add(&control);
     return 1;
 }
 
-static bool is_injected(void) {
-    const char *path = getenv("CUDA_INJECTION64_PATH");
-    const char *file = path != NULL ? strrchr(path, '/') : NULL;
-    return file != NULL && strcmp(file, "/libpillion.so") == 0;
+/* Where libcuda will call us, subscribing before it does would have it call us from within that. */
+static bool is_for_us(void) {
+    return !cupti_is_unwanted() && !cupti_is_injected();
 }
 
-/* Where libcuda will call us, subscribing before it does would have it call us from within that. */
 void pln_cupti_await(void) {
-    if (!is_injected())
+    if (is_for_us())
         pln_control_add(&control);
 }
 
 void pln_cupti_look(void) {
-    if (!is_injected() && driver_is_loaded())
+    if (is_for_us() && (cupti_driver_is_loaded() || cupti_runtime_is_loaded()))
         pln_control_add(&control);
+}
+
+/* ---- stepping aside ---- */
+
+static void step_aside(void) {
+    session.aside = true;
+    cupti_detach_now();
+}
+
+static void step_aside_quietly(void) {
+    session.is_told_elsewhere = true;
+    step_aside();
+}
+
+static void come_back(void) {
+    session.aside = session.is_told_elsewhere = false;
+}
+
+void pln_cupti_step_aside(int how) {
+    static int last = PLN_CUPTI_BACK;
+    if (__atomic_exchange_n(&last, how, __ATOMIC_RELAXED) == how)
+        return; /* and a session goes on undisturbed */
+    pln_control_change(&control, how == PLN_CUPTI_BACK      ? come_back
+                                 : how == PLN_CUPTI_QUIETLY ? step_aside_quietly
+                                                            : step_aside);
 }

@@ -15,6 +15,10 @@ struct symbol {
     const char *without; /* what is missing without it; NULL: everything */
 };
 
+/* A job with CUDA graphs may crash when CUPTI comes back after an earlier one was finalized, that of before CUDA 12.6: so
+ * torch's profiler does not do it there either. It is unsubscribed, and stays in the process. */
+#define FINALIZES_SINCE 24u
+
 #define SYMBOL(name, member, without) {name, (void **)&cupti_api.member, without}
 
 static const struct symbol symbols[] = {
@@ -33,6 +37,7 @@ static const struct symbol symbols[] = {
     SYMBOL("cuptiActivityGetNumDroppedRecords", dropped, "activities that it drops are not counted"),
     SYMBOL("cuptiSetThreadIdType", set_thread_ids, "threads in the attributes of overhead are pthread's numbers"),
     SYMBOL("cuptiFinalize", finalize, "it stays in the process when a recording ends"),
+    SYMBOL("cuptiGetCallbackName", callback_name, "calls that only ask are recorded too"),
 };
 
 static bool resolve(void *library) {
@@ -62,6 +67,8 @@ static bool knows_version(void) {
                      cupti_api.version, PLN_CUPTI_VERSION_MIN);
         return false;
     }
+    if (cupti_api.version < FINALIZES_SINCE)
+        cupti_api.finalize = NULL;
     if (cupti_api.version > PLN_CUPTI_VERSION_MAX)
         cupti_notice("CUPTI's version %u is newer than what is known (%u): of its records the known part is read",
                      cupti_api.version, PLN_CUPTI_VERSION_MAX);

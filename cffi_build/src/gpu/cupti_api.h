@@ -55,6 +55,7 @@ struct cupti_api {
     int (*dropped)(void *context, uint32_t stream, size_t *count);
     int (*finalize)(void);
     int (*set_thread_ids)(int type);
+    int (*callback_name)(uint32_t domain, uint32_t id, const char **name);
 };
 
 extern struct cupti_api cupti_api;

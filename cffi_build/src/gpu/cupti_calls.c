@@ -46,7 +46,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void release(void *value) {
     struct stack *stack = value;
-    stack->depth = 0;
+    __atomic_store_n(&stack->depth, 0, __ATOMIC_RELAXED);
     stack_of_thread = NULL;
     __atomic_store_n(&stack->used, false, __ATOMIC_RELEASE); /* pairs with the acquire in reuse() */
 }

@@ -58,11 +58,24 @@ static bool is_going(void) {
     return __atomic_load_n(&attachment.state, __ATOMIC_ACQUIRE) == GOING; /* pairs with the release in go() */
 }
 
-int cupti_attach(void **subscriber) {
-    int result = CUPTI_SUCCESS;
+static void await_going(void) {
     uint64_t deadline_ns = pln_now_ns() + GOING_WAIT_NS;
     while (is_going() && pln_now_ns() < deadline_ns)
         pause_a_while();
+}
+
+void cupti_detach_now(void) {
+    if (claim(WANTED, GOING)) {
+        (void)cupti_api.unsubscribe(attachment.subscriber);
+        /* Not finalize(), which would end what another has begun with CUPTI meanwhile. Release, pairs with is_going(). */
+        __atomic_store_n(&attachment.state, AWAY, __ATOMIC_RELEASE);
+    }
+    await_going();
+}
+
+int cupti_attach(void **subscriber) {
+    int result = CUPTI_SUCCESS;
+    await_going();
     if (is_going())
         return CUPTI_MULTIPLE_SUBSCRIBERS; /* it is ourselves */
     if (!claim(WANTED, ATTACHED)) {

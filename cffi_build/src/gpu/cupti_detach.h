@@ -14,6 +14,9 @@ int cupti_attach(void **subscriber);
 /* Leaves as soon as that is possible; waits a while for it. */
 void cupti_detach(void);
 
+/* Where that has not been possible: leaves in the middle of calls, so that another can subscribe. */
+void cupti_detach_now(void);
+
 /* At the end of a thread's outermost call. */
 void cupti_detach_at_exit(void);
 

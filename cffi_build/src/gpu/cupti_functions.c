@@ -17,6 +17,36 @@ static const char *const launching[] = {"cudaLaunch",    "__cudaLaunch",    "cuL
                                         "cuGraphLaunch", "cudaMemcpy",      "cuMemcpy",     "cudaMemset",
                                         "cuMemset",      "cudaMemPrefetch", "cuMemPrefetch"};
 
+/* What only asks or sets something of its thread: torch makes some twenty of these for every launch, none takes as long as
+ * to record it, and none does anything that its neighbours do not show. Work that cudaSetDevice does at first, for the
+ * context, is in the driver's calls. */
+static const char *const quiet[] = {"cudaGetDevice",
+                                    "cudaSetDevice",
+                                    "cudaGetLastError",
+                                    "cudaPeekAtLastError",
+                                    "cudaDeviceGetAttribute",
+                                    "cudaStreamIsCapturing",
+                                    "cudaStreamGetCaptureInfo",
+                                    "cudaStreamGetCaptureInfo_v2",
+                                    "cudaStreamGetCaptureInfo_v3",
+                                    "cudaThreadExchangeStreamCaptureMode",
+                                    "__cudaPushCallConfiguration",
+                                    "__cudaPopCallConfiguration",
+                                    "cuCtxGetCurrent",
+                                    "cuCtxSetCurrent",
+                                    "cuCtxGetDevice",
+                                    "cuDeviceGetAttribute",
+                                    "cuDevicePrimaryCtxGetState",
+                                    "cuStreamIsCapturing",
+                                    "cuStreamGetCaptureInfo",
+                                    "cuStreamGetCaptureInfo_v2",
+                                    "cuStreamGetCaptureInfo_v3",
+                                    "cuThreadExchangeStreamCaptureMode",
+                                    "cuKernelGetAttribute",
+                                    "cuFuncGetAttribute",
+                                    "cuGetErrorString",
+                                    "cuGetErrorName"};
+
 static bool launches_work(const char *name) {
     for (unsigned i = 0; i < sizeof launching / sizeof *launching; i++)
         if (strncmp(name, launching[i], strlen(launching[i])) == 0)
@@ -46,6 +76,24 @@ static size_t plain_size(const char *name) {
     }
 }
 
+static bool is_quiet(const char *name) {
+    size_t size = plain_size(name);
+    for (unsigned i = 0; i < sizeof quiet / sizeof *quiet; i++)
+        if (strlen(quiet[i]) == size && memcmp(quiet[i], name, size) == 0)
+            return true;
+    return false;
+}
+
+void cupti_leave_quiet_out(void *subscriber, uint32_t domain) {
+    if (cupti_api.callback_name == NULL || cupti_api.enable_callback == NULL)
+        return;
+    for (uint32_t id = 1; id < IDS; id++) {
+        const char *name = NULL;
+        if (cupti_api.callback_name(domain, id, &name) == CUPTI_SUCCESS && name != NULL && is_quiet(name))
+            (void)cupti_api.enable_callback(0, subscriber, domain, id);
+    }
+}
+
 static __attribute__((noinline)) uint64_t first_word(uint32_t domain, uint32_t id, const char *function) {
     char text[48];
     if (function == NULL) {
@@ -54,7 +102,7 @@ static __attribute__((noinline)) uint64_t first_word(uint32_t domain, uint32_t i
     }
     uint32_t name = pln_intern(function, plain_size(function));
     uint64_t word = (uint64_t)pln_process.generation << 32 | name | (launches_work(function) ? LAUNCHES : 0);
-    if (id < IDS)
+    if (id < IDS && name != 0) /* in a signal handler a name may not be had: the next call tries again */
         __atomic_store_n(&names[domain == CUPTI_RUNTIME][id], word, __ATOMIC_RELAXED);
     return word;
 }

@@ -17,7 +17,11 @@
 
 #define LOOK_NS 1000000000u
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* around every call into a source, and over a fork */
+/* Longer than any source keeps it: see pln_control_prepare(). */
+#define FORK_WAIT_S 1
+
+static pthread_mutex_t mutex = PLN_MUTEX_INITIALIZER; /* around every call into a source, and over a fork */
+static __thread bool held_over_fork;
 static struct pln_control *controls;
 static bool thread_runs; /* in this process */
 static bool exiting;     /* what a source would call may be gone already */
@@ -118,6 +122,17 @@ void pln_control_update(void) {
     pthread_mutex_unlock(&mutex);
 }
 
+void pln_control_change(struct pln_control *control, void (*change)(void)) {
+    pthread_mutex_lock(&mutex);
+    bool runs = control->running && !exiting;
+    if (runs)
+        control->stop();
+    change();
+    if (runs)
+        control->start();
+    pthread_mutex_unlock(&mutex);
+}
+
 void pln_control_wake(void) {
     pln_ring_bell(pln_process.region);
 }
@@ -128,17 +143,23 @@ void pln_control_begin(void) {
     pthread_mutex_unlock(&mutex);
 }
 
+/* CUDA forks as well, to load the kernel's modules: within a call of ours that holds the mutex, which the mutex tells, or
+ * with a lock of its own that such a call waits for. Without the mutex the child is as good: it forgets all. */
 void pln_control_prepare(void) {
-    pthread_mutex_lock(&mutex);
+    struct timespec deadline;
+    clock_gettime(CLOCK_REALTIME, &deadline);
+    deadline.tv_sec += FORK_WAIT_S;
+    held_over_fork = pthread_mutex_timedlock(&mutex, &deadline) == 0;
 }
 
 void pln_control_parent(void) {
-    pthread_mutex_unlock(&mutex);
+    if (held_over_fork)
+        pthread_mutex_unlock(&mutex);
 }
 
 /* The thread did not come along into the fork child; the sources did, as they were. */
 void pln_control_forget(void) {
-    mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    mutex = (pthread_mutex_t)PLN_MUTEX_INITIALIZER;
     thread_runs = false;
     for (struct pln_control *control = controls; control != NULL; control = control->next) {
         if (control->running && control->forget != NULL)

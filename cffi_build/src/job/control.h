@@ -28,6 +28,9 @@ void pln_control_add(struct pln_control *control);
 /* Starts and stops what a change asks for, on the calling thread. */
 void pln_control_update(void);
 
+/* Calls change while the source does not run: stops it before and starts it afterwards where somebody records. */
+void pln_control_change(struct pln_control *control, void (*change)(void));
+
 /* Has the control thread look again now. */
 void pln_control_wake(void);
 
