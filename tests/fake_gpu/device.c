@@ -4,6 +4,7 @@
  * done and when the events that its stream waits for are done, whichever is last, and lasts as long as its kind says.
  * All streams run side by side. The null stream is one stream more: it does not wait for the others.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,6 +13,8 @@
 
 /* CUPTI numbers the null stream of a process' first context 7, and its other streams from 13. */
 enum { FIRST_NULL_STREAM = 7, FIRST_STREAM = 13 };
+
+#define HOUR_NS 3600000000000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gpu_context *contexts;
@@ -190,11 +193,16 @@ EXPORT bool fake_gpu_is_done(uint64_t done_ns) {
     return is_fast() || fake_gpu_now() >= done_ns;
 }
 
+/* By a clock of its own: that of done_ns may change meanwhile. */
 void gpu_wait_until(uint64_t done_ns) {
-    uint64_t now_ns;
-    while (!is_fast() && (now_ns = fake_gpu_now()) < done_ns) {
-        uint64_t left_ns = done_ns - now_ns;
-        struct timespec left = {.tv_sec = (time_t)(left_ns / 1000000000u), .tv_nsec = (long)(left_ns % 1000000000u)};
-        nanosleep(&left, NULL);
-    }
+    uint64_t now_ns = fake_gpu_now();
+    if (is_fast() || now_ns >= done_ns || done_ns - now_ns > HOUR_NS) /* it has changed already */
+        return;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + (done_ns - now_ns);
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        ;
 }
