@@ -1,6 +1,7 @@
 /* libcupti: finding the driver, looking on at it, letting go of it; and what it answers about itself. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -67,11 +68,20 @@ static bool find_driver(void) {
 }
 
 /* As the driver does when it is first used. */
-static void load_kernel_module(void) {
+static void *load_kernel_module(void *unused) {
     pid_t pid = fork();
     if (pid == 0)
         _exit(0);
     waitpid(pid, NULL, 0);
+    return unused;
+}
+
+void cupti_await_fork(void) {
+    static _Atomic bool done;
+    pthread_t thread;
+    if (cupti_switch("FAKE_CUPTI", "flush_forks") != 0 && !atomic_exchange(&done, true) &&
+        pthread_create(&thread, NULL, load_kernel_module, NULL) == 0)
+        pthread_join(thread, NULL);
 }
 
 /* The answers without a driver were those of the public packages on a machine without one; 13.2's crashed instead. */
@@ -79,7 +89,7 @@ enum cupti_result cupti_attach(void) {
     pthread_mutex_lock(&lock);
     if (find_driver() && !attached) {
         if (cupti_switch("FAKE_CUPTI", "forks") != 0)
-            load_kernel_module();
+            load_kernel_module(NULL);
         CUDA(fake_gpu_set_tool)(&tool);
         attached = true;
     }

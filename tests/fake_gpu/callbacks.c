@@ -204,6 +204,20 @@ EXPORT int cuptiGetCallbackName(int domain, uint32_t cbid, const char **name) {
     return *name == NULL ? INVALID_PARAMETER : OK;
 }
 
+/* For tests: the beginning or the end of a call that nobody makes. */
+EXPORT void fake_cupti_call_back(int site, int domain, uint32_t cbid, uint32_t correlation, const char *name) {
+    int result = 0;
+    uint64_t client_word = 0;
+    struct call_data data = {
+        .site = site,
+        .function = name,
+        .result = site == 0 ? NULL : &result,
+        .client_word = &client_word,
+        .correlation = correlation,
+    };
+    call_back(domain, cbid, &data);
+}
+
 EXPORT int fake_cupti_subscribed(void) {
     return subscriber.function != NULL;
 }

@@ -27,6 +27,8 @@ enum cupti_result cupti_gate(void);
         if (cupti_gate() != OK)   \
             return UNKNOWN_ERROR; \
     } while (0)
+/* Where the environment wants it: waits, once, for a thread that forks. */
+void cupti_await_fork(void);
 uint64_t cupti_now(void);
 /* A private function of libcuda, after cupti_attach. */
 #define CUDA(function)                                        \

@@ -184,6 +184,7 @@ EXPORT int cuptiActivityFlushAll(uint32_t flag) {
     enum cupti_result result = cupti_attach();
     if (result != OK)
         return result;
+    cupti_await_fork();
     bool forced = flag & FORCED;
     pthread_mutex_lock(&lock);
     if (complete == NULL) {

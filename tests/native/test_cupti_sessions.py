@@ -305,3 +305,15 @@ print((enabled, cupti.number("finalized") & 0xFFFFFFFF, told))
     assert enabled == [(0, 0, 0)] * 2
     assert finalized == 0
     assert told == [(101, 101, {}), (103, 103, {})]
+
+
+def test_a_thread_that_forks_while_cupti_waits_for_it_is_let_through(with_gpu: Callable[..., Any]) -> None:
+    assert with_gpu(
+        """
+driver = Driver()
+with Recording() as recording:
+    driver.launch(101)
+print((len(recording.kernels), recording.linked(), recording.losses))
+""",
+        FAKE_CUPTI="flush_forks",
+    ) == (101, 101, {})

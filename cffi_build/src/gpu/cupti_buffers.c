@@ -56,9 +56,17 @@ static void set_free(uint8_t *buffer) {
     buffers.free[buffers.free_count++] = buffer;
 }
 
+/* CUPTI let go of them when the last session had ended; where it was finalized the names in them are gone. */
+static void discard_full(void) {
+    for (struct cupti_buffer buffer; cupti_buffers_take(&buffer);)
+        cupti_buffers_give_back(&buffer);
+}
+
 bool cupti_buffers_open(void) {
-    if (buffers.pool != NULL)
+    if (buffers.pool != NULL) {
+        discard_full();
         return true;
+    }
     unsigned count = wanted_count();
     void *pool = mmap(NULL, (size_t)count * BUFFER_BYTES + SPARES * SPARE_BYTES, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

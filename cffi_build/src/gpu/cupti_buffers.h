@@ -14,7 +14,8 @@ struct cupti_buffer {
     size_t valid; /* bytes that hold records */
 };
 
-/* Returns false where there is no memory for them. They stay for good: CUPTI may keep some. */
+/* Returns false where there is no memory for them. They stay for good: CUPTI may keep some. What they hold of an earlier
+ * session is none of this one's. */
 bool cupti_buffers_open(void);
 
 /* Gives the memory of free buffers back to the system. */

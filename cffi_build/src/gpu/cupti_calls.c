@@ -40,19 +40,27 @@ static struct {
 
 static __thread struct stack *stack_of_thread __attribute__((tls_model("initial-exec")));
 static pthread_key_t at_thread_exit;
+static bool key_made; /* else stacks of threads that are gone are nobody's any more */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* ---- stacks ---- */
 
+static void end_from(struct stack *stack, uint32_t depth) {
+    for (uint32_t at = stack->depth < LEVELS ? stack->depth : LEVELS; at > depth; at--)
+        pln_end(&stack->levels[at - 1].token);
+    __atomic_store_n(&stack->depth, depth, __ATOMIC_RELAXED);
+}
+
+/* A thread that was cancelled in a call ends it now. */
 static void release(void *value) {
     struct stack *stack = value;
-    __atomic_store_n(&stack->depth, 0, __ATOMIC_RELAXED);
+    end_from(stack, 0);
     stack_of_thread = NULL;
     __atomic_store_n(&stack->used, false, __ATOMIC_RELEASE); /* pairs with the acquire in reuse() */
 }
 
 static void make_key(void) {
-    (void)pthread_key_create(&at_thread_exit, release);
+    key_made = pthread_key_create(&at_thread_exit, release) == 0;
 }
 
 static struct stack *reuse(void) {
@@ -81,16 +89,10 @@ static __attribute__((noinline)) struct stack *first_stack(void) {
     struct stack *stack = reuse();
     if (stack == NULL)
         stack = make();
-    if (stack != NULL)
+    if (stack != NULL && key_made)
         (void)pthread_setspecific(at_thread_exit, stack);
     stack_of_thread = stack;
     return stack;
-}
-
-static void end_from(struct stack *stack, uint32_t depth) {
-    for (uint32_t at = stack->depth < LEVELS ? stack->depth : LEVELS; at > depth; at--)
-        pln_end(&stack->levels[at - 1].token);
-    __atomic_store_n(&stack->depth, depth, __ATOMIC_RELAXED);
 }
 
 static struct stack *get_stack(void) {
@@ -126,11 +128,14 @@ static void begin(struct stack *stack, struct level *level, uint32_t depth, cons
 
 static void enter(uint32_t domain, uint32_t id, const struct cupti_call *call) {
     struct stack *stack = get_stack();
-    if (stack == NULL)
+    bool is_recorded = __atomic_load_n(&calls.records, __ATOMIC_RELAXED) && pln_active();
+    if (PLN_UNLIKELY(stack == NULL)) {
+        if (is_recorded)
+            __atomic_fetch_add(&pln_process.region->lost_threads, 1, __ATOMIC_RELAXED);
         return;
+    }
     uint32_t depth = stack->depth;
     __atomic_store_n(&stack->depth, depth + 1, __ATOMIC_RELAXED);
-    bool is_recorded = __atomic_load_n(&calls.records, __ATOMIC_RELAXED) && pln_active();
     if (PLN_UNLIKELY(depth >= LEVELS)) {
         if (is_recorded && pln_ring != NULL)
             pln_lose(pln_ring, PLN_RANGE);
