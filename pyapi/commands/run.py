@@ -94,10 +94,11 @@ def _environment(transport: str, ops: bool, shapes: bool, cuda: bool) -> dict[st
     here = Path(pillion.__file__).parent
     library = str(here / "libpillion.so")
     environment |= {name: library for name in _INJECTIONS if not environment.get(name)}  # the user's own come first
-    environment.pop("PILLION_NO_CUDA", None)
-    if not cuda:
-        environment["PILLION_NO_CUDA"] = "1"
-    if ops:
+    for variable, wanted in (("PILLION_NO_CUDA", cuda), ("PILLION_NO_OPS", ops)):
+        environment.pop(variable, None)
+        if not wanted:
+            environment[variable] = "1"
+    if ops or cuda:
         environment["PILLION_LIBRARY"] = library
         path = [str(here / "startup"), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))

@@ -63,3 +63,13 @@ def test_every_launch_has_the_stack_of_its_place_when_asked_for(
     assert (events["stack"][launches] > 0).all()
     inner = np.isin(names, ["cuLaunchKernel", "cuGraphLaunch"]) & (events["depth"] == 1)
     assert not (events["stack"][inner] > 0).any(), "once for each launch"
+
+
+def test_without_cuda_the_job_runs_and_nothing_of_its_gpu_is_recorded(
+    agent: Any, fake_gpu: Callable[..., Any], tmp_path: Path
+) -> None:
+    capture, truth = record(fake_gpu(), tmp_path / "c", ("--no-cuda",), "launches=101")
+    assert truth["calls"]["cudaLaunchKernel"] == 101
+    assert len(capture.columns["activities"]["kind"]) == 0
+    assert not (capture.columns["events"]["source"] == CONSTANTS["PLN_SOURCE_CUDA"]).any()
+    assert not losses(capture)

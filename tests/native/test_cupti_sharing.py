@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.profiler import ProfilerActivity
+
+from pillion.torch_engine.engine import ProfilerStats, TorchEngine, TorchOptions
 
 PACKAGE = Path(str(sys.modules["pillion._native"].__file__)).parent
 LIBRARY = PACKAGE / "libpillion.so"
@@ -77,18 +80,28 @@ print((first, aside, back, (recording.kernels["epoch"].tolist(), recording.linke
     assert "nothing of CUDA is recorded while torch's profiler runs" in notices[0]
 
 
-def test_who_keeps_cupti_although_it_is_ours_again_is_left_alone(with_gpu: Any) -> None:
+def test_who_keeps_cupti_although_it_is_ours_again_is_left_alone_until_it_lets_go(with_gpu: Any) -> None:
     enabled, kernels, notices = with_gpu("""
+import time
 driver, cupti, other = Driver(), Cupti(), Other()
 with Recording() as recording:
     lib.pln_cupti_step_aside(lib.PLN_CUPTI_ASIDE)
     other.subscribe()
     lib.pln_cupti_step_aside(lib.PLN_CUPTI_BACK)
     driver.launch(11)
-print((cupti.enabled(), len(recording.kernels), recording.notices))
+    enabled = cupti.enabled()
+    other.unsubscribe()
+    deadline = time.monotonic() + 60
+    while not all(cupti.enabled()) and time.monotonic() < deadline:
+        pass
+    driver.launch(13)
+print((enabled, len(recording.kernels), recording.notices))
 """)
-    assert (enabled, kernels) == ((0, 1, 1), 0)
-    assert [text for text in notices if "another profiler holds CUPTI" in text]
+    assert (enabled, kernels) == ((0, 1, 1), 13)
+    assert [text.split(":")[0] for text in notices] == [
+        "nothing of CUDA is recorded while torch's profiler runs in this process",
+        "nothing of CUDA is recorded until torch's profiler lets go of CUPTI, which serves one at a time",
+    ]
 
 
 @pytest.mark.parametrize(("how", "said"), [("ASIDE", 1), ("QUIETLY", 0)])
@@ -293,3 +306,22 @@ print((subscribed, cupti.enabled(), other.calls, len(recording.calls), recording
 """,
         PILLION_NO_CUDA="1",
     ) == (0, (0, 1, 1), 22, 0, [])
+
+
+@pytest.mark.parametrize(("names", "uses"), [(["CPU"], False), (["CPU", "CUDA"], True), (["CUDA"], True)])
+def test_torchs_engine_uses_cupti_where_it_is_asked_for_cuda(names: list[str], uses: bool) -> None:
+    options = TorchOptions(activities=[getattr(ProfilerActivity, name) for name in names])
+    assert TorchEngine(options, ProfilerStats()).uses_cupti is uses
+
+
+def test_torchs_profiler_has_what_the_start_up_hook_takes_hold_of(with_gpu: Any) -> None:
+    begins, ends = with_gpu(
+        """
+import torch.autograd.profiler as profiler
+print((profiler._prepare_profiler.__name__, profiler._disable_profiler.__name__))
+""",
+        PYTHONPATH=str(PACKAGE / "startup"),
+        PILLION_LIBRARY=str(LIBRARY),
+        PILLION_NO_OPS="1",
+    )
+    assert (begins, ends) == ("with_cupti", "giving_back")

@@ -35,6 +35,8 @@ static struct {
     bool ended;          /* with the process: CUPTI may be gone */
     bool aside;          /* another has CUPTI, with our leave */
     bool is_told_elsewhere;
+    bool lent; /* it was, and has not been ours since */
+    bool told; /* in this session: that CUPTI is not to be had */
     uint32_t generation; /* of the process that uses CUPTI; 0: none did */
     uint32_t epoch;
     unsigned ticks;
@@ -46,11 +48,15 @@ static bool subscribe(void **subscriber) {
     int result = cupti_attach(subscriber);
     if (result == CUPTI_SUCCESS)
         return true;
-    if (result == CUPTI_MULTIPLE_SUBSCRIBERS)
+    if (result == CUPTI_MULTIPLE_SUBSCRIBERS && session.lent && !session.told)
+        cupti_notice("nothing of CUDA is recorded until torch's profiler lets go of CUPTI, which serves one at a time: "
+                     "it does after each profile where TEARDOWN_CUPTI=1 is set");
+    else if (result == CUPTI_MULTIPLE_SUBSCRIBERS && !session.lent)
         cupti_notice("nothing of CUDA is recorded: another profiler holds CUPTI in this process, e.g. torch.profiler "
                      "(Kineto) or Nsight Systems, and CUPTI serves one at a time");
-    else
+    else if (!session.told)
         cupti_notice("nothing of CUDA is recorded: cuptiSubscribe failed with %d", result);
+    session.told = true;
     return false;
 }
 
@@ -85,7 +91,7 @@ static void at_exit(void) {
 static void begin(void) {
     static bool exit_handled;
     void *subscriber;
-    if (!cupti_api_load() || !subscribe(&subscriber))
+    if ((!session.told && !cupti_api_load()) || !subscribe(&subscriber)) /* each session is told once what is missing */
         return;
     if (!exit_handled)
         exit_handled = atexit(at_exit) == 0;
@@ -99,6 +105,7 @@ static void begin(void) {
     cupti_calls_begin(session.epoch);
     enable_calls(subscriber); /* first, so that work has its call */
     cupti_activities_begin();
+    session.lent = false;
     session.runs = true;
 }
 
@@ -138,9 +145,14 @@ static bool is_of_parent(void) {
     return session.generation != 0 && session.generation != pln_process.generation;
 }
 
+/* torch's profiler lets go of CUPTI some time after its end, or never. */
+static bool tries_again(void) {
+    return session.lent && !session.aside && !session.runs && ++session.ticks % FLUSH_TICKS == 0;
+}
+
 /* Once a session, as soon as the process has a driver. */
 static void try_to_begin(void) {
-    if (session.tried || session.ended || is_of_parent() || !cupti_driver_is_loaded())
+    if ((session.tried && !tries_again()) || session.ended || is_of_parent() || !cupti_driver_is_loaded())
         return;
     session.tried = true;
     if (!session.aside)
@@ -152,7 +164,7 @@ static void try_to_begin(void) {
 
 static void start(void) {
     pthread_mutex_lock(&session.mutex);
-    session.tried = false;
+    session.tried = session.told = false;
     try_to_begin();
     pthread_mutex_unlock(&session.mutex);
 }
@@ -225,6 +237,7 @@ static void step_aside_quietly(void) {
 
 static void come_back(void) {
     session.aside = session.is_told_elsewhere = false;
+    session.lent = true;
 }
 
 void pln_cupti_step_aside(int how) {
