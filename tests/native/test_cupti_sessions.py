@@ -317,3 +317,20 @@ print((len(recording.kernels), recording.linked(), recording.losses))
 """,
         FAKE_CUPTI="flush_forks",
     ) == (101, 101, {})
+
+
+def test_a_fork_child_of_a_process_that_has_used_cuda_does_not_try_to_record_it(with_gpu: Callable[..., Any]) -> None:
+    assert (
+        with_gpu("""
+driver, cupti = Driver(), Cupti()
+with Recording() as recording:
+    driver.launch(11)
+pid = os.fork()
+if pid == 0:
+    with Recording() as own:
+        enabled = cupti.enabled()
+    os._exit(0 if enabled == (0, 0, 0) and not own.notices else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+""")
+        == 0
+    )
