@@ -234,9 +234,9 @@ assert "libcuda.so.1" not in open("/proc/self/maps").read()
 with _Range("the region is made"):
     pass
 driver, cupti = Driver(), Cupti()
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + 60
 while not all(cupti.enabled()) and time.monotonic() < deadline:
-    driver.launch(1)
+    time.sleep(0.001)
 driver.launch(101)
 driver.call("cuCtxSynchronize")
 """
@@ -256,4 +256,4 @@ def test_cuda_that_comes_after_the_region_is_found_without_the_variable_if_its_r
     collector.end()
     activities = collector.spool.records("PLN_ACTIVITY").view(ACTIVITY)
     assert process.returncode == 0
-    assert sum(activities["activity"] == KERNEL) >= 101
+    assert (int(sum(activities["activity"] == KERNEL)), collector.losses()) == (101, {})
