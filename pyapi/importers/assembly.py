@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from pillion._capture import FORMAT, Capture
+from pillion._order import start_order, time_order
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, Tables, from_rows, ragged_column, text_column
 from pillion.importers.losses import Losses
 from pillion.model.nesting import depths, nested_among
-from pillion.model.order import time_order
 from pillion_probes.layout import CONSTANTS
 
 # Times further from 0 are refused: differences of two that are nearer fit into 64 bits.
@@ -99,13 +99,14 @@ def _tree(events: Columns, thread: Array, losses: Losses) -> tuple[Array, Array]
 
 def activities_table(columns: Columns) -> Columns:
     """The table ``activities`` from rows in any order."""
-    order = np.argsort(columns["start_ns"], kind="stable")
+    start: Array = columns["start_ns"]
+    order = start_order(start)
     table: Columns = {}
     for name, kind in SCHEMAS["activities"].items():
         if name in columns:
             table[name] = _in_order(columns[name], kind, order)
         elif name not in OPTIONAL["activities"]:
-            table[name] = np.full(len(order), -1 if name in ("event", "device") else 0, kind)
+            table[name] = np.full(len(start), -1 if name in ("event", "device") else 0, kind)
     return table
 
 

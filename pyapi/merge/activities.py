@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pillion._order import start_order
 from pillion._tables import OPTIONAL, SCHEMAS, Array, Columns, Labels, from_rows
 from pillion.merge.activity_kinds import (
     ACTIVITY_KINDS,
@@ -78,10 +79,12 @@ def activities_table(
     for number, kind in ACTIVITY_KINDS.items():
         code_of[number] = _KINDS.index(kind)
     of = of.where(is_one_of(of.records["activity"], ACTIVITY_KINDS))
-    launch = launches(events, correlations.of_activities(of))
+    correlation = correlations.of_activities(of)
+    launch = launches(events, correlation)
     placeless = (of.records["start_ns"] == 0) & (launch < 0)
     _count(dropped, "bad_times", placeless, "records of events without a time and without a call")
-    of, launch = of.where(~placeless), launch[~placeless]
+    if placeless.any():
+        of, correlation, launch = of.where(~placeless), correlation[~placeless], launch[~placeless]
     if not len(of.records):
         return from_rows("activities", ())
     records = of.records
@@ -94,19 +97,20 @@ def activities_table(
         "end_ns": end,
         "device": devices.of(of),
         "stream": np.where(stream == _NO_STREAM, -1, stream),
-        "correlation": correlations.of_activities(of),
+        "correlation": correlation,
         "event": causes(events, launch),
         "context": records["context"].astype(np.int64),
         "launch": launch,
         "bytes": _bytes(of),
         "attributes": strings.rows(records["attributes"], of.region),
     }
-    order = np.argsort(start, kind="stable")
-    table: Columns = {"kind": columns["kind"].take(order)}
+    order = start_order(start)
+    table: Columns = {"kind": columns["kind"] if order is None else columns["kind"].take(order)}
     for name, kind in SCHEMAS["activities"].items():
         silent = OPTIONAL["activities"].get(name)
         if name != "kind" and (silent is None or (columns[name] != silent).any()):
-            table[name] = columns[name][order].astype(kind, copy=False)
+            values = columns[name] if order is None else columns[name][order]
+            table[name] = values.astype(kind, copy=False)
     return table
 
 
@@ -143,7 +147,10 @@ def doubtful_launches(events: Columns) -> int:
     if "correlation" not in events:
         return 0
     calls = np.flatnonzero(is_call(events) & (events["correlation"] != 0))
-    first = calls[find_first(events["correlation"][calls], events["correlation"][calls])]
+    numbers = events["correlation"][calls]
+    first = find_first(numbers, numbers)
+    others = np.flatnonzero(first != np.arange(len(calls)))
+    calls, first = calls[others], calls[first[others]]
     same_thread = (events["pid"][calls] == events["pid"][first]) & (events["tid"][calls] == events["tid"][first])
     encloses = same_thread & (events["end_ns"][calls] <= events["end_ns"][first])
     return int(np.count_nonzero(~encloses))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._tables import Array
+from pillion._tables import Array, Columns
 from pillion.merge.activity_kinds import API_KINDS, DRIVER_API
 from pillion.merge.correlations import Correlations
-from pillion.merge.events import Hosts
+from pillion.merge.events import host_columns
 from pillion.merge.json_texts import members
 from pillion.merge.records import Records, Strings, is_one_of, pack
 from pillion.merge.spool import RANGE_DTYPE
@@ -16,7 +16,7 @@ from pillion_probes.layout import CONSTANTS
 _U32_MAX = 2**32 - 1
 
 
-def calls_of_activities(of: Records, correlations: Correlations, strings: Strings) -> Hosts:
+def calls_of_activities(of: Records, correlations: Correlations, strings: Strings) -> Columns:
     """They as ranges of the threads that the driver names; they have no parents.
 
     Args:
@@ -33,7 +33,9 @@ def calls_of_activities(of: Records, correlations: Correlations, strings: String
     is_driver = source["activity"] == DRIVER_API
     made["scope"] = np.where(is_driver, CONSTANTS["PLN_CUDA_DRIVER"], CONSTANTS["PLN_CUDA_RUNTIME"])
     records = Records(made, told.region, told.pid)
-    return Hosts(records, _names(told, is_driver, strings), _errors(told, strings), np.zeros(len(made), np.int32))
+    return host_columns(
+        records, _names(told, is_driver, strings), _errors(told, strings), np.zeros(len(made), np.int32)
+    )
 
 
 def _threads(told: Records, strings: Strings) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pillion._tables import Array
+from pillion._tables import Array, Columns
 from pillion.merge.records import Records, pack
 from pillion_probes.layout import CONSTANTS
 
@@ -20,13 +20,13 @@ class Correlations:
     """Numbers calls and activities.
 
     Args:
-        hosts: ranges and marks.
+        hosts: ranges and marks, with region, source and value.
         activities: as activities.
     """
 
-    def __init__(self, hosts: Records, activities: Records) -> None:
-        calls = np.flatnonzero(hosts.records["source"] == CONSTANTS["PLN_SOURCE_CUDA"])
-        self._called = hosts.region[calls], hosts.records["value"][calls]
+    def __init__(self, hosts: Columns, activities: Records) -> None:
+        calls = np.flatnonzero(hosts["source"] == CONSTANTS["PLN_SOURCE_CUDA"])
+        self._called = hosts["region"][calls], hosts["value"][calls]
         series = pack(self._called[0], self._called[1] >> np.uint64(32))
         numbered = np.flatnonzero(activities.records["correlation"])
         others = pack(activities.region[numbered], activities.records["epoch"][numbered])

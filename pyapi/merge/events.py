@@ -2,55 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
+from pillion._order import time_order
 from pillion._tables import Array, Columns, Labels
 from pillion.merge.annotations import annotation_columns
 from pillion.merge.correlations import Correlations
 from pillion.merge.json_texts import is_list
 from pillion.merge.ranges import Ranges
-from pillion.merge.records import Records, Strings, nanoseconds, pack
+from pillion.merge.records import Records, Strings, fields, nanoseconds, pack
 from pillion_probes.layout import CONSTANTS
 
 _TORCH, _CUDA = CONSTANTS["PLN_SOURCE_TORCH"], CONSTANTS["PLN_SOURCE_CUDA"]
 _USER_SCOPE = 7  # at::RecordScope of a range that is no operator
 _CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime", "cuda_driver")
+_FIELDS = (
+    *("start_ns", "end_ns", "tid", "depth", "kind", "flags", "source", "end_tid", "value"),
+    *("seq", "parent", "scope"),
+)
 EVENT_KINDS = (CONSTANTS["PLN_RANGE"], CONSTANTS["PLN_MARK"])
 
 
-class Hosts(NamedTuple):
-    """What hosts did, in any order.
+def hosts_of(records: Records, strings: Strings) -> Columns:
+    """What hosts did: these ranges and marks as columns, in their order.
 
-    Attributes:
-        records: ranges and marks.
+    The args of an operator are the shapes of its inputs, if they are a JSON list.
+    """
+    name, args = (strings.rows(records.records[key], records.region) for key in ("name", "args"))
+    is_operator = (records.records["source"] == _TORCH) & (records.records["scope"] != _USER_SCOPE)
+    shapes = np.where(is_operator, args, 0)
+    if shapes.any():
+        rows, which = np.unique(shapes, return_inverse=True)
+        texts = strings.texts
+        shapes = np.where([is_list(texts[row]) for row in rows.tolist()], rows, 0)[which].astype(np.int32)
+    return host_columns(records, name, np.where(shapes > 0, 0, args), shapes)
+
+
+def host_columns(records: Records, name: Array, args: Array, shapes: Array) -> Columns:
+    """These ranges and marks as columns, in their order; the records are not needed any more.
+
+    Args:
         name, args, shapes: rows of strings of each.
     """
+    said: Columns = {"name": name, "args": args, "shapes": shapes, "region": records.region, "pid": records.pid}
+    return said | fields(records.records, _FIELDS)
 
-    records: Records
-    name: Array
-    args: Array
-    shapes: Array
 
-    @classmethod
-    def of(cls, records: Records, strings: Strings) -> Hosts:
-        """These ranges and marks. The args of an operator are the shapes of its inputs, if they are a JSON list."""
-        name, args = (strings.rows(records.records[key], records.region) for key in ("name", "args"))
-        is_operator = (records.records["source"] == _TORCH) & (records.records["scope"] != _USER_SCOPE)
-        shapes = np.where(is_operator, args, 0)
-        if shapes.any():
-            rows, which = np.unique(shapes, return_inverse=True)
-            texts = strings.texts
-            shapes = np.where([is_list(texts[row]) for row in rows.tolist()], rows, 0)[which].astype(np.int32)
-        return cls(records, name, np.where(shapes > 0, 0, args), shapes)
-
-    def and_more(self, more: Hosts) -> Hosts:
-        """Both."""
-        if not len(more.name):
-            return self
-        texts = (np.concatenate(both) for both in zip(self[1:], more[1:]))
-        return Hosts(self.records + more.records, *texts)
+def joined_hosts(hosts: Columns, more: Columns) -> Columns:
+    """Both."""
+    return {name: np.concatenate([hosts[name], more[name]]) for name in hosts} if len(more["name"]) else hosts
 
 
 class Events(NamedTuple):
@@ -60,31 +63,27 @@ class Events(NamedTuple):
     ranges: Ranges
 
 
-def events_table(hosts: Hosts, correlations: Correlations, strings: Strings) -> Events:
-    """The table of what hosts did."""
-    of = hosts.records
-    start = nanoseconds(of.records["start_ns"])
+def events_table(hosts: Columns, correlations: Correlations, strings: Strings) -> Events:
+    """The table of what hosts did, which is used up: with the table both would be in memory."""
+    start = hosts["start_ns"] = nanoseconds(hosts["start_ns"])
     # A clock that two processors read can differ by a few ns: no range ends before it starts.
-    end = np.maximum(nanoseconds(of.records["end_ns"]), start)
-    order = np.lexsort((of.records["depth"], -end, start, pack(of.pid, of.records["tid"])))
-    copied = ("tid", "depth", "kind", "flags", "source", "end_tid", "value", "seq", "parent", "scope")
-    columns = {name: of.records[name][order] for name in copied}
-    seq, parent_seq, scope = (columns.pop(name) for name in ("seq", "parent", "scope"))
-    region = of.region[order]
+    end = hosts["end_ns"] = np.maximum(nanoseconds(hosts["end_ns"]), start)
+    if not hosts["shapes"].any():
+        del hosts["shapes"]
+    order = time_order(start, end, pack(hosts["pid"], hosts["tid"]), hosts["depth"])
+    del start, end
+    columns = {name: values if order is None else values[order] for name, values in _taken_out(hosts)}
+    seq, parent_seq, scope, region = (columns.pop(name) for name in ("seq", "parent", "scope", "region"))
     ranges = Ranges.index(region, columns["tid"], seq)
-    events: Columns = {
-        "id": np.arange(len(order)),
-        "pid": of.pid[order],
-        "start_ns": start[order],
-        "end_ns": end[order],
-        "name": hosts.name[order],
-        "args": hosts.args[order],
-        **columns,
-        **({"shapes": hosts.shapes[order]} if hosts.shapes.any() else {}),
-    }
+    events: Columns = {"id": np.arange(len(seq)), **columns}
     events["parent"] = _parents(events, ranges.find(region, events["tid"], parent_seq))
     events |= annotation_columns(events, scope, strings)
     return Events(events | _source_columns(events, scope, region, correlations), ranges)
+
+
+def _taken_out(columns: Columns) -> Iterator[tuple[str, Array]]:
+    for name in list(columns):
+        yield name, columns.pop(name)
 
 
 def _source_columns(events: Columns, scope: Array, region: Array, correlations: Correlations) -> Columns:

@@ -53,20 +53,32 @@ class Ranges:
 
 def enclosing(events: Columns, pid: Array, tid: Array, at_ns: Array) -> Array:
     """The row of the innermost range of a thread that was open at each moment, −1 for none."""
-    count = len(events["id"])
-    if not count:
-        return np.full(len(at_ns), -1)
-    thread = np.concatenate([pack(events["pid"], events["tid"]), pack(pid, tid)])
-    is_sample = np.arange(len(thread)) >= count
-    # Events of a thread come by start, and the last one that began is the innermost or lies in it, ended.
-    order = np.lexsort((is_sample, np.concatenate([events["start_ns"], at_ns]), thread))
-    preceding = np.maximum.accumulate(np.where(is_sample[order], -1, order))
-    event = np.full(len(thread), -1)
-    event[order] = np.where((preceding >= 0) & (thread[np.maximum(preceding, 0)] == thread[order]), preceding, -1)
-    event = event[count:]
+    event = np.full(len(at_ns), -1)
+    if not (len(at_ns) and len(events["id"])):
+        return event
+    begins, ends, threads = _threads(events)
+    wanted = pack(pid, tid)
+    order = np.argsort(wanted, kind="stable")
+    asked = np.flatnonzero(np.diff(wanted[order], prepend=~wanted[order[:1]]))
+    for rows in np.split(order, asked[1:]):
+        thread = int(np.searchsorted(threads, wanted[rows[0]]))
+        if thread == len(threads) or threads[thread] != wanted[rows[0]]:
+            continue
+        # Events of a thread come by start, and the last one that began is the innermost or lies in it, ended.
+        begin = begins[thread]
+        last = begin + np.searchsorted(events["start_ns"][begin : ends[thread]], at_ns[rows], side="right") - 1
+        event[rows] = np.where(last >= begin, last, -1)
     while len(over := np.flatnonzero((event >= 0) & (events["end_ns"][event] <= at_ns))):
         event[over] = events["parent"][event[over]]  # climbs by depth, so it ends
     return event
+
+
+def _threads(events: Columns) -> tuple[Array, Array, Array]:
+    """The first row of each thread and that behind its last, and the threads, (pid << 32 | tid), ascending."""
+    pid, tid = events["pid"], events["tid"]
+    changes = (pid[1:] != pid[:-1]) | (tid[1:] != tid[:-1])
+    begins = np.concatenate([[0], np.flatnonzero(changes) + 1])
+    return begins, np.append(begins[1:], len(pid)), pack(pid[begins], tid[begins])
 
 
 def region_at(pid: Array, ts_ns: Array, regions: list[tuple[int, int, int]]) -> Array:

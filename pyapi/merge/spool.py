@@ -83,6 +83,7 @@ class Spool:
         region_pids: region to the pid in the headers of its blocks.
         objects: type to key to the last JSON object with that key.
         dropped: what could not be used.
+        mapped: the file that the arrays are views of, None for bytes.
     """
 
     records: list[RecordBlock] = field(default_factory=list)
@@ -93,6 +94,12 @@ class Spool:
         default_factory=lambda: {name: {} for name in _OBJECT_KEYS}
     )
     dropped: list[Dropped] = field(default_factory=list)
+    mapped: mmap.mmap | None = None
+
+    def forget_pages(self) -> None:
+        """Takes what was read of the file out of the process's memory; it is read again where it is needed."""
+        if self.mapped is not None:
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def read_spool(source: str | Path | IO[bytes]) -> Spool:
@@ -106,19 +113,23 @@ def read_spool(source: str | Path | IO[bytes]) -> Spool:
     try:
         if isinstance(source, (str, Path)):
             with open(source, "rb") as file:
-                data = _map(file)
+                mapped = _map(file)
         else:
-            data = _map(source)
+            mapped = _map(source)
     except OSError as error:
         raise CaptureError("cannot read the spool", str(error)) from error
-    return parse_spool(data)
+    if mapped is None:
+        return Spool()
+    spool = parse_spool(memoryview(mapped))
+    spool.mapped = mapped
+    return spool
 
 
-def _map(file: IO[bytes]) -> memoryview:
+def _map(file: IO[bytes]) -> mmap.mmap | None:
     file.seek(0, 2)
     if file.tell() == 0:
-        return memoryview(b"")  # mmap refuses an empty file
-    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        return None  # mmap refuses an empty file
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def parse_spool(data: memoryview | bytes) -> Spool:

@@ -21,7 +21,7 @@ from pillion.merge.api_calls import calls_of_activities
 from pillion.merge.call_stacks import add_call_stacks
 from pillion.merge.correlations import Correlations
 from pillion.merge.devices import Devices
-from pillion.merge.events import EVENT_KINDS, Events, Hosts, events_table
+from pillion.merge.events import EVENT_KINDS, Events, events_table, hosts_of, joined_hosts
 from pillion.merge.inventory import (
     capture_meta,
     losses_table,
@@ -32,7 +32,7 @@ from pillion.merge.inventory import (
 )
 from pillion.merge.notices import notices
 from pillion.merge.ranges import enclosing, region_at
-from pillion.merge.records import Records, Strings, is_one_of, joined, nanoseconds, rows_of, taken
+from pillion.merge.records import Records, Strings, joined, nanoseconds, rows_of, taken
 from pillion.merge.spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
 from pillion_probes.layout import CONSTANTS
 
@@ -94,16 +94,17 @@ class _Told(NamedTuple):
 
 
 def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _Told:
-    records = Records.of(spool)
-    kind = records.records["kind"]
-    names = _thread_names(records.where(kind == CONSTANTS["PLN_THREAD"]), strings)
-    said = notices(records.where(kind == CONSTANTS["PLN_NOTICE"]), strings, dropped)
-    hosts = records.where(is_one_of(kind, EVENT_KINDS))
-    done = usable(records.where(kind == CONSTANTS["PLN_ACTIVITY"]).as_activities(), dropped)
-    del records, kind  # what was split is not needed whole as well
+    kinds = [[CONSTANTS[f"PLN_{kind}"]] for kind in ("THREAD", "NOTICE", "ACTIVITY")]
+    threads, told, work, ranges = Records.of_kinds(spool, *kinds, EVENT_KINDS)
+    spool.forget_pages()
+    names = _thread_names(threads, strings)
+    said = notices(told, strings, dropped)
+    done = usable(work.as_activities(), dropped)
+    hosts = hosts_of(ranges, strings)
+    del work, ranges  # most of the memory; all that is needed of them has been copied
     correlations = Correlations(hosts, done)
-    all_hosts = Hosts.of(hosts, strings).and_more(calls_of_activities(done, correlations, strings))
-    events = events_table(all_hosts, correlations, strings)
+    hosts = joined_hosts(hosts, calls_of_activities(done, correlations, strings))
+    events = events_table(hosts, correlations, strings)
     devices = Devices(done, strings)
     activities = activities_table(done, events.table, strings, correlations, devices, dropped)
     add_external_ids(done, events.table, correlations)

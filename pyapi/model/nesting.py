@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pillion._native import ffi, lib
+from pillion._order import time_order
 from pillion._tables import Array
-from pillion.model.order import time_order
 
 
 def interval_parents(start: Array, end: Array, group: Array) -> Array:

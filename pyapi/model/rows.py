@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pillion._order import time_order
 from pillion._tables import Array, Columns, Labels, Tables, column, length
 from pillion.model.nesting import nested_among
-from pillion.model.order import time_order
 from pillion.model.tree import is_async, nested_parents, repeated
 
 UTILITY_RANGES = {

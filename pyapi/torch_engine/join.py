@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pillion._order import time_order
 from pillion._tables import Array, Columns, Labels, Tables, column, length, text_column
 from pillion.merge.ranges import enclosing
 from pillion.model import Detail
 from pillion.model.memory import MEMORY_EVENT_NAME as MEMORY
 from pillion.model.memory import in_any_interval, sums_in_intervals
 from pillion.model.nesting import depths, nested_among
-from pillion.model.order import time_order
 from pillion.torch_engine.activities import (
     MEMORY_DEVICES,
     TorchActivities,

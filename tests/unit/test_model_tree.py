@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pillion._order import time_order
 from pillion._tables import SCHEMAS, Labels, Tables, from_rows, text_column
 from pillion.model import EventList, FunctionEvent, MemRecordsAcc, StringTable, event_list
 from pillion.model.memory import in_any_interval, sums_in_intervals
 from pillion.model.nesting import depths, interval_parents, nested_among
-from pillion.model.order import time_order
 
 _NAMES = ["", "a", "b", "aten::is_leaf", "ProfilerStep#3"]
 
