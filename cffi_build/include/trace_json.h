@@ -49,11 +49,12 @@ struct pln_trace_event {
     uint32_t id; /* a label: the raw token */
     uint32_t shapes; /* JSON */
     uint32_t stack; /* a label */
+    uint32_t frame; /* a label: of the member stackFrames the key of the innermost frame */
     uint32_t attributes; /* JSON: what is not in another field */
     int32_t device;
     uint16_t flags;
     uint8_t phase; /* Chrome's: X, i, M, … */
-    uint8_t reserved;
+    uint8_t reserved[5];
 };
 
 struct pln_trace_step {

@@ -6,22 +6,20 @@ import numpy as np
 
 from pillion._tables import Tables, length
 from pillion.export._chrome_args import Args
+from pillion.export._chrome_own import CATEGORIES, activity_differences
 from pillion.export._chrome_places import place, write_flows
 from pillion.export._details import activity_details
 from pillion.export._json_pieces import microseconds, parts, picked
 from pillion.export._json_rows import Elements, quoted
 from pillion.export._links import launches
 from pillion.export._rows import Dictionary, words
-from pillion.model.column_event import ACTIVITY_TYPES
-
-_CATEGORIES = {**ACTIVITY_TYPES, "memory": "cpu_instant_event"}
 
 
 def write_activities(elements: Elements, tables: Tables, start_ns: int) -> None:
     """The activities, and flows to them from the calls that started them."""
     events, activities = tables["events"], tables["activities"]
     names = Dictionary(tables["strings"]["text"], [activities["name"]], quoted)
-    args = Args(activity_details(tables))
+    args = Args(activity_details(tables) + activity_differences(tables))
     kinds = activities["kind"]
     heads = words([_head(kind) for kind in kinds.texts])
     is_slice = ~kinds.isin("memory")
@@ -51,4 +49,4 @@ def write_activities(elements: Elements, tables: Tables, start_ns: int) -> None:
 def _head(kind: str) -> bytes:
     """Memory is allocated in a moment; everything else takes time."""
     phase = b'"i","s":"t"' if kind == "memory" else b'"X"'
-    return b',\n{"ph":%b,"cat":%b,"name":' % (phase, quoted(_CATEGORIES.get(kind, kind)))
+    return b',\n{"ph":%b,"cat":%b,"name":' % (phase, quoted(CATEGORIES.get(kind, kind)))

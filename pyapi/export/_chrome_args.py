@@ -20,11 +20,11 @@ class Args:
         ]
         self._numbers = [it for it in details if it.texts is None]
 
-    def of(self, rows: Array) -> list[Piece]:
-        """``,"args":{…}``."""
+    def of(self, rows: Array, *more: Piece) -> list[Piece]:
+        """``,"args":{…}``, with more members of these rows, each after a comma."""
         numbers = [_number(it, rows) for it in self._numbers]
         texts = [dictionary.piece(values[rows]) for dictionary, values in self._texts]
-        return [ListBegin(b',"args":{'), *numbers, *texts, b"}"]
+        return [ListBegin(b',"args":{'), *more, *numbers, *texts, b"}"]
 
 
 def _number(detail: Detail, rows: Array) -> Column:

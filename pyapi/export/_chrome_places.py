@@ -11,7 +11,7 @@ import numpy as np
 from pillion._tables import Array, Tables
 from pillion.export._json_pieces import Piece, integers, microseconds
 from pillion.export._json_rows import Elements
-from pillion.export._places import thread_names
+from pillion.export._places import DeviceNames, thread_names
 
 # Where Kineto begins to number devices when it sorts processes: below those of the host.
 _DEVICE_SORT_INDEX = 0x1000000
@@ -31,21 +31,21 @@ def write_flows(
     elements.write_rows(len(number), integers(head, number), *place(pid, tid, time_ns), bound)
 
 
-def write_names(elements: Elements, tables: Tables) -> None:
+def write_names(elements: Elements, tables: Tables, meta: dict[str, Any]) -> None:
     """Processes with their threads, devices with their streams."""
-    elements.write(b"".join([b",\n" + json.dumps(event).encode() for event in _names(tables)]))
+    elements.write(b"".join([b",\n" + json.dumps(event).encode() for event in _names(tables, DeviceNames(meta))]))
 
 
-def _names(tables: Tables) -> Iterator[dict[str, Any]]:
+def _names(tables: Tables, names: DeviceNames) -> Iterator[dict[str, Any]]:
     processes, activities = tables["processes"], tables["activities"]
     for pid, name in zip(processes["pid"].tolist(), processes["comm"].tolist()):
         yield from _process(pid, name or "", "CPU", pid)
     for (pid, tid), name in thread_names(tables).items():
         yield from _thread(pid, tid, name)
     for device in np.unique(activities["device"]).tolist():
-        yield from _process(device, f"GPU {device}", f"GPU {device}", _DEVICE_SORT_INDEX + device)
+        yield from _process(device, names.device(device), f"GPU {device}", _DEVICE_SORT_INDEX + device)
         for stream in np.unique(activities["stream"][activities["device"] == device]).tolist():
-            yield from _thread(device, stream, f"stream {stream}")
+            yield from _thread(device, stream, names.stream(device, stream))
 
 
 def _process(pid: int, name: str, label: str, sort_index: int) -> Iterator[dict[str, Any]]:

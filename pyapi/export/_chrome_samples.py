@@ -8,7 +8,10 @@ import numpy as np
 
 from pillion._tables import Array, Columns, Tables, length
 from pillion.analysis.waits import stack_reasons
+from pillion.export._chrome_args import Args
+from pillion.export._chrome_own import moment_differences
 from pillion.export._chrome_places import place
+from pillion.export._details import Detail
 from pillion.export._json_pieces import Column, integers, microseconds, parts
 from pillion.export._json_rows import Elements, quoted
 from pillion.export._rows import Dictionary
@@ -21,18 +24,18 @@ def write_waits(elements: Elements, tables: Tables, start_ns: int, tree: StackTr
     """A slice for each, named for what was waited for."""
     waits = tables["waits"]
     reasons = Dictionary(stack_reasons(tables), [waits["stack"]], quoted)
+    args = Args([*_numbers(waits, "waker_tid", "waker_pid", "state", "cpu"), *moment_differences(tables, "waits")])
     for part in parts(length(waits)):
-        rows: Columns = {name: values[part] for name, values in waits.items()}
+        start, end, stack = (waits[key][part] for key in ("start_ns", "end_ns", "stack"))
         elements.write_rows(
-            length(rows),
+            len(stack),
             b',\n{"ph":"X","cat":"wait","name":',
-            reasons.piece(rows["stack"]),
-            *place(rows["pid"], rows["tid"], rows["start_ns"] - start_ns),
-            microseconds(b',"dur":', np.maximum(rows["end_ns"] - rows["start_ns"], 0)),
-            _stack(tree, rows["stack"]),
-            microseconds(b',"args":{"runnable_us":', rows["runnable_ns"]),
-            integers(b',"waker_tid":', rows["waker_tid"]),
-            b"}}",
+            reasons.piece(stack),
+            *place(waits["pid"][part], waits["tid"][part], start - start_ns),
+            microseconds(b',"dur":', np.maximum(end - start, 0)),
+            _stack(tree, stack),
+            *args.of(np.arange(part.start, part.stop), microseconds(b',"runnable_us":', waits["runnable_ns"][part])),
+            b"}",
         )
 
 
@@ -40,18 +43,22 @@ def write_samples(elements: Elements, tables: Tables, start_ns: int, tree: Stack
     """An instant for each, named for the function that ran."""
     samples = tables["samples"]
     leaves = Dictionary(stack_reasons(tables), [samples["stack"]], quoted)
+    args = Args([*_numbers(samples, "cpu"), *moment_differences(tables, "samples")])
     for part in parts(length(samples)):
-        rows: Columns = {name: values[part] for name, values in samples.items()}
+        stack = samples["stack"][part]
         elements.write_rows(
-            length(rows),
+            len(stack),
             b',\n{"ph":"i","s":"t","cat":"sample","name":',
-            leaves.piece(rows["stack"]),
-            *place(rows["pid"], rows["tid"], rows["ts_ns"] - start_ns),
-            _stack(tree, rows["stack"]),
-            integers(b',"args":{"cpu":', rows["cpu"]),
-            microseconds(b',"weight_us":', rows["weight_ns"]),
-            b"}}",
+            leaves.piece(stack),
+            *place(samples["pid"][part], samples["tid"][part], samples["ts_ns"][part] - start_ns),
+            _stack(tree, stack),
+            *args.of(np.arange(part.start, part.stop), microseconds(b',"weight_us":', samples["weight_ns"][part])),
+            b"}",
         )
+
+
+def _numbers(rows: Columns, *names: str) -> list[Detail]:
+    return [Detail(name, rows[name].astype(np.int64), silent=None) for name in names]
 
 
 def _stack(tree: StackTree, stacks: Array) -> Column:

@@ -6,11 +6,13 @@ Names beside the numbers are those of the fields of TrackDescriptor and what it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pillion._tables import Array, Tables
 from pillion.export._perfetto_packets import Packets
+from pillion.export._places import DeviceNames
 from pillion.export._protobuf import integer, message, text
 from pillion.export._tracks import lanes
 
@@ -21,7 +23,8 @@ _LOW = 0xFFFF_FFFF
 class Tracks:
     """Gives rows the uuid of their track, and describes each track when it is first asked for."""
 
-    def __init__(self, tables: Tables, packets: Packets) -> None:
+    def __init__(self, tables: Tables, meta: dict[str, Any], packets: Packets) -> None:
+        self._device_names = DeviceNames(meta)
         self._packets = packets
         self._known: dict[tuple[object, ...], int] = {}
         processes, threads = tables["processes"], tables["threads"]
@@ -53,7 +56,8 @@ class Tracks:
 
         def make(group: int, lane: int) -> int:
             place, number = divmod(group, len(streams))
-            return self._child(self._device(int(devices[place])), f"stream {streams[number]}", lane)
+            of_device, of_stream = int(devices[place]), int(streams[number])
+            return self._child(self._device(of_device), self._device_names.stream(of_device, of_stream), lane)
 
         return _by_key(_pairs(group, lanes(group, start, end)), make)
 
@@ -67,7 +71,8 @@ class Tracks:
         return self._track(("thread", pid, tid), message(4, *fields), self._process(pid))  # thread
 
     def _device(self, device: int) -> int:
-        return self._track(("device", device), text(2, f"GPU {device}" if device >= 0 else "Device"))  # name
+        name = self._device_names.device(device) if device >= 0 else "Device"
+        return self._track(("device", device), text(2, name))  # name
 
     def _child(self, parent: int, name: str, lane: int) -> int:
         return self._track((parent, name, lane), text(2, name), parent)

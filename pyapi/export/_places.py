@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,10 +42,31 @@ def threads(tables: Tables, pid: Array, tid: Array) -> Places:
     return Places(row, names)
 
 
-def streams(device: Array, stream: Array) -> Places:
+class DeviceNames:
+    """What devices and streams are called: by number, then as the driver or the job called them."""
+
+    def __init__(self, meta: dict[str, Any]) -> None:
+        self._devices = {device.get("id"): device.get("name") for device in meta.get("devices", ())}
+        self._streams: dict[tuple[Any, Any], list[str]] = {}
+        for stream in meta.get("streams", ()):
+            names = self._streams.setdefault((stream.get("device"), stream.get("stream")), [])
+            name = str(stream.get("name") or "")
+            names += [name] * (name != "" and name not in names)  # processes number their streams alike
+
+    def device(self, device: int) -> str:
+        """``GPU 0 NVIDIA H200``."""
+        return " ".join([f"GPU {device}", *filter(None, [self._devices.get(device)])])
+
+    def stream(self, device: int, stream: int) -> str:
+        """``stream 7 copies``."""
+        return " ".join([f"stream {stream}", *filter(None, ["/".join(self._streams.get((device, stream), ()))])])
+
+
+def streams(device: Array, stream: Array, names: DeviceNames) -> Places:
     """The streams of devices of rows."""
     devices, of_device = np.unique(device, return_inverse=True)
     numbers, of_stream = np.unique(stream, return_inverse=True)
     keys, row = np.unique(of_device * len(numbers) + of_stream, return_inverse=True)
     pairs = [divmod(key, len(numbers)) for key in keys.tolist()]
-    return Places(row, [f"GPU {devices[place]} stream {numbers[number]}" for place, number in pairs])
+    found = [(int(devices[place]), int(numbers[number])) for place, number in pairs]
+    return Places(row, [f"{names.device(device)} {names.stream(device, stream)}" for device, stream in found])

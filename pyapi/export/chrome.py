@@ -4,7 +4,8 @@ Events are slices on their thread's track, with Kineto's categories and ``args``
 is an async pair, since a track's slices must nest. Work of devices has the device as its process and the stream as its
 thread; flows (``ac2g``, ``fwdbwd``) lead to it from its launch, and from an operator to its backward pass. What Kineto
 does not know: a wait is a slice below the range in which it happened, a sample is an instant; both refer to
-``stackFrames`` with ``sf``. Times are microseconds since ``baseTimeNanoseconds``, which is wall-clock time.
+``stackFrames`` with ``sf``, as events with stacks do. Times are microseconds since ``baseTimeNanoseconds``, which is
+wall-clock time. Importing it gives the capture back: what that takes beyond Kineto's keys is in ``_chrome_own``.
 
 The layout is that of torch 2.13's export_chrome_trace and, for stacks, of the Trace Event Format (stackFrames).
 """
@@ -22,6 +23,7 @@ from pillion._errors import CaptureError
 from pillion._tables import Tables
 from pillion.export._chrome_activities import write_activities
 from pillion.export._chrome_events import write_events
+from pillion.export._chrome_own import TABLES, tables_member
 from pillion.export._chrome_places import write_names
 from pillion.export._chrome_samples import write_samples, write_waits
 from pillion.export._file import binary_output
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from pillion._capture import Capture
 
 # Members of a trace that are written anew, whatever an imported one had.
-_OWN = ("traceEvents", "stackFrames", "pillion", "losses")
+_OWN = ("traceEvents", "stackFrames", "pillion", TABLES, "losses")
 
 
 def write_chrome_trace(capture: Capture, path: str | os.PathLike[str]) -> None:
@@ -56,8 +58,8 @@ def write_chrome_trace(capture: Capture, path: str | os.PathLike[str]) -> None:
         _write_stack_frames(file, tables, tree)
         file.write(b'},\n"traceEvents": [')
         elements = Elements(file)
-        write_names(elements, tables)
-        write_events(elements, tables, start_ns)
+        write_names(elements, tables, capture.meta)
+        write_events(elements, tables, start_ns, tree)
         write_activities(elements, tables, start_ns)
         write_waits(elements, tables, start_ns, tree)
         write_samples(elements, tables, start_ns, tree)
@@ -83,7 +85,9 @@ def _head(capture: Capture, path: str | os.PathLike[str]) -> dict[str, Any]:
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": meta["start_ns"] + meta["realtime_offset_ns"],
         "traceName": os.fspath(path),
-        "pillion": {key: value for key, value in meta.items() if key != "trace"},
+        # What an imported trace said is among the members; which they are is what is left to say.
+        "pillion": {key: sorted(value) if key == "trace" else value for key, value in meta.items()},
+        TABLES: tables_member(capture.columns),
         "losses": [{key: losses[key].tolist()[row] for key in losses} for row in lost],
     }
 
@@ -94,11 +98,18 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
     return {keys.get(key, key): value for key, value in device.items() if value is not None}
 
 
+def _frame(name: str, kind: str, file: str, line: int, module: str) -> bytes:
+    """The members of a frame but its caller."""
+    known = {"file": file, "line": line, "module": module}
+    rest = b"".join(b"," + quoted(key) + b":" + json.dumps(value).encode() for key, value in known.items() if value)
+    return b'{"name":' + quoted(name) + b',"category":' + quoted(kind) + rest
+
+
 def _write_stack_frames(file: IO[bytes], tables: Tables, tree: StackTree) -> None:
     """The tree of stacks; a node's key is its number."""
     frames = tables["frames"]
-    texts = zip(frames["name"].tolist(), frames["kind"].tolist())
-    named = words([b'{"name":' + quoted(name) + b',"category":' + quoted(kind) for name, kind in texts])
+    texts = zip(*(frames[key].tolist() for key in ("name", "kind", "file", "line", "module")))
+    named = words([_frame(*row) for row in texts])
     Elements(file).write_rows(
         len(tree.frame),
         integers(b',\n"', np.arange(len(tree.frame)), after=b'":'),

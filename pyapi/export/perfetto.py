@@ -39,7 +39,7 @@ def write_perfetto(capture: Capture, path: str | os.PathLike[str]) -> None:
         packets = Packets(file)
         packets.one(_clocks(capture.meta), b"")
         packets.one(_defaults(capture.meta), FIRST)
-        tracks = Tracks(tables, packets)
+        tracks = Tracks(tables, capture.meta, packets)
         write_stacks(tables, packets)
         write_events(tables, packets, tracks)
         write_activities(tables, packets, tracks)

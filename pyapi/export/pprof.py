@@ -15,7 +15,7 @@ import numpy as np
 from pillion._tables import Array, Tables, length
 from pillion.export._call_tree import call_tree, has_stacks
 from pillion.export._file import binary_output
-from pillion.export._places import streams, threads
+from pillion.export._places import DeviceNames, streams, threads
 from pillion.export._protobuf import integer, message, messages, packed, text, varints
 from pillion.export._rows import chunks, content, joined, pick, sizes, words
 from pillion.model.tree import sums
@@ -38,7 +38,7 @@ def write_pprof(capture: Capture, path: str | os.PathLike[str]) -> None:
         if has_stacks(capture.columns):
             _write_stacks(profile, capture.columns, int(meta.get("period_ns") or 0))
         else:
-            _write_ranges(profile, capture.columns)
+            _write_ranges(profile, capture.columns, DeviceNames(meta))
         file.write(integer(9, meta["start_ns"] + meta["realtime_offset_ns"]))  # time_nanos
         file.write(integer(10, max((meta.get("end_ns") or 0) - meta["start_ns"], 0)))  # duration_nanos
         profile.write_strings()
@@ -72,13 +72,13 @@ def _write_stacks(profile: _Profile, tables: Tables, period_ns: int) -> None:
             profile.write_frame(frame, *(frames[key][frame] for key in frames))
 
 
-def _write_ranges(profile: _Profile, tables: Tables) -> None:
+def _write_ranges(profile: _Profile, tables: Tables, names: DeviceNames) -> None:
     events, activities = tables["events"], tables["activities"]
     tree = call_tree(tables)
     known = np.flatnonzero(tree.node >= 0)
     profile.write_types([("calls", "count"), ("wall", "nanoseconds"), ("device", "nanoseconds")])
     on_host = threads(tables, events["pid"], events["tid"])
-    on_device = streams(activities["device"], activities["stream"])
+    on_device = streams(activities["device"], activities["stream"], names)
     place = np.concatenate([on_host.row, on_device.row + len(on_host.names)])
     listed: list[list[int]] = []
     for name, parent in zip(tree.name.tolist(), tree.parent.tolist()):

@@ -17,7 +17,7 @@ from pillion._tables import Array, Tables
 from pillion.export._file import binary_output
 from pillion.export._json_pieces import integers, parts, picked
 from pillion.export._json_rows import Elements, quoted
-from pillion.export._places import Places, streams, threads
+from pillion.export._places import DeviceNames, Places, streams, threads
 from pillion.export._rows import words
 from pillion.export._tracks import brackets, lanes
 from pillion.model.tree import is_async
@@ -48,7 +48,7 @@ def write_speedscope(capture: Capture, path: str | os.PathLike[str]) -> None:
         file.write(b']},\n"profiles":[')
         writer = _Profiles(file, used, capture.meta["start_ns"])
         _write_ranges(writer, tables)
-        _write_activities(writer, tables)
+        _write_activities(writer, tables, DeviceNames(capture.meta))
         waits = tables["waits"]
         _write_stacks(writer, tables, "samples", "on CPU", tables["samples"]["weight_ns"])
         _write_stacks(writer, tables, "waits", "off CPU", np.maximum(waits["end_ns"] - waits["start_ns"], 0))
@@ -72,9 +72,9 @@ def _write_ranges(writer: _Profiles, tables: Tables) -> None:
         writer.evented(threads(tables, pid, tid), suffix, names, start, end)
 
 
-def _write_activities(writer: _Profiles, tables: Tables) -> None:
+def _write_activities(writer: _Profiles, tables: Tables, names: DeviceNames) -> None:
     activities = tables["activities"]
-    place = streams(activities["device"], activities["stream"])
+    place = streams(activities["device"], activities["stream"], names)
     writer.evented(place, "", activities["name"], activities["start_ns"], activities["end_ns"])
 
 

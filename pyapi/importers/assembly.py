@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,22 @@ _DEPTHS = 2**16
 
 
 class Strings:
-    """Texts as rows of the table ``strings``."""
+    """Texts as rows of the table ``strings``.
 
-    def __init__(self) -> None:
-        self._rows: dict[str, int] = {"": 0}
+    Attributes:
+        texts: by row.
+    """
+
+    def __init__(self, texts: Sequence[str] = ("",)) -> None:
+        self.texts = list(texts)
+        self._rows = {text: row for row, text in enumerate(self.texts)}
 
     def row(self, text: str) -> int:
-        return self._rows.setdefault(text, len(self._rows))
-
-    @property
-    def texts(self) -> list[str]:
-        return list(self._rows)
+        """The row of a text, a new one if it has none yet."""
+        row = self._rows.setdefault(text, len(self.texts))
+        if row == len(self.texts):
+            self.texts.append(text)
+        return row
 
 
 def clean_times(start_ns: Array, duration_ns: Array, losses: Losses) -> tuple[Array, Array, Array]:

@@ -60,7 +60,11 @@ def host_events(trace: TraceJson, phase: Array, trace_flags: Array, losses: Loss
             pairs = pair(places, phase[places] == begin, keys, start[places])
             losses.add("lonely_ends", len(pairs.lonely), "ends of ranges that never began")
             parts.append(_paired(pairs, start, by_id, losses))
-    return parts[0] if len(parts) == 1 else HostEvents(*(np.concatenate(columns) for columns in zip(*parts)))
+    if len(parts) == 1:
+        return parts[0]
+    columns = [np.concatenate(columns) for columns in zip(*parts)]
+    order = np.argsort(columns[0], kind="stable")  # what is equal in time stays as it is in the trace
+    return HostEvents(*(column[order] for column in columns))
 
 
 def _single(places: Array, phase: Array, start: Array, duration: Array, losses: Losses) -> HostEvents:

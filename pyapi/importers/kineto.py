@@ -1,7 +1,7 @@
 """Kineto's traces, and whatever else is in Chrome's JSON: today's dialect, that of 2021, and the bare array.
 
 Operators, ranges and calls of the host become events, work of devices becomes activities. Arrows between them (flows)
-are left out: correlation numbers say the same.
+are left out: correlation numbers say the same. Of what Pillion itself exported everything comes back.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import numpy as np
 
 from pillion._capture import Capture
 from pillion._native import lib
+from pillion._order import time_order
 from pillion._tables import Array, Columns, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, activities_table, clean_times, events_table, imported
-from pillion.importers.call_stacks import call_stacks
+from pillion.importers.call_stacks import Stacks
 from pillion.importers.host_events import HostEvents, host_events
 from pillion.importers.labels import labels
 from pillion.importers.losses import Losses
+from pillion.importers.own_trace import own_trace
 from pillion.importers.threads import Threads, processes_table, threads_table
 from pillion.importers.trace_json import TraceJson
 from pillion.merge.inventory import text
@@ -63,20 +65,39 @@ class _Import:
         self._losses = losses
         self._flags = trace.column("flags")
         self._phase = trace.column("phase")
+        self._own = own_trace(trace, self._phase, losses)
+        if self._own is not None:
+            self._flags = self._own.flags(self._flags)
 
     def capture(self) -> Capture:
-        trace = self._trace
+        trace, own = self._trace, self._own
         spans = self._places("Xi", self._has(lib.PLN_TRACE_PID_TEXT))
         metadata = np.flatnonzero(self._phase == ord("M"))
         on_device = self._places("XiI", self._has(lib.PLN_TRACE_DEVICE))
         host = host_events(trace, self._phase, self._flags, self._losses)
         threads = self._threads()
-        events, tables = self._events(host, threads)
-        activities = self._activities(on_device, threads, events)
-        self._add_memory(events, activities)
-        tables |= {"events": events, "activities": activities}
-        tables |= self._places_tables(metadata, threads, set(np.unique(events["pid"]).tolist()))
-        return imported(self._path, "kineto", tables, trace.strings, self._losses, self._meta(spans))
+        tables, stacks = self._stacks()
+        events = self._events(host, threads, stacks)
+        if own is None:
+            activities = self._activities(on_device, threads, events)
+            self._add_memory(events, activities)
+            tables |= {"events": events, "activities": activities}
+            tables |= self._places_tables(metadata, threads, set(np.unique(events["pid"]).tolist()))
+            return imported(self._path, "kineto", tables, trace.strings, self._losses, self._meta(spans))
+        tables |= {"events": events, "activities": own.activities(events), **own.whole_tables()}
+        tables |= {name: own.moments(name, threads, events, stacks) for name in ("waits", "samples")}
+        capture = imported(self._path, "kineto", tables, own.strings.texts, self._losses, {})
+        capture.columns["losses"] = own.losses_table(capture.columns["losses"])
+        return Capture(capture.columns, own.meta)
+
+    def _stacks(self) -> tuple[Tables, Array]:
+        """The tables of stacks and frames, and the stack of each event: what ``sf`` refers to, else "Call stack"."""
+        trace, stacks = self._trace, Stacks()
+        leaf, nodes = trace.column("frame"), trace.members.pop("stackFrames", None)
+        rows = stacks.of_texts(np.where(leaf > 0, 0, trace.column("stack")), trace.labels)
+        if leaf.any():
+            rows = np.where(leaf > 0, stacks.of_nodes(leaf, trace.labels, nodes, self._losses), rows)
+        return stacks.tables(), rows
 
     def _has(self, flag: int) -> Array:
         has: Array = self._flags & flag != 0
@@ -91,14 +112,14 @@ class _Import:
         pid, tid = self._trace.column("pid"), self._trace.column("tid")
         return Threads.number(pid, tid, pid_text, tid_text, self._trace.labels)
 
-    def _events(self, host: HostEvents, threads: Threads) -> tuple[Columns, Tables]:
+    def _events(self, host: HostEvents, threads: Threads, stacks: Array) -> Columns:
         trace, count = self._trace, len(host.place)
         rows = _indices(host.place, len(trace))
         columns: Columns = {
             "pid": threads.pid[rows],
             "tid": threads.tid[rows],
-            "start_ns": host.start_ns,
-            "end_ns": host.end_ns,
+            "start_ns": host.start_ns if self._own is None else self._own.clock(host.start_ns),
+            "end_ns": host.end_ns if self._own is None else self._own.clock(host.end_ns),
             "kind": host.kind,
             "flags": host.flags,
             "source": np.full(count, CONSTANTS["PLN_SOURCE_TORCH"], np.uint16),
@@ -112,11 +133,16 @@ class _Import:
         columns["scope"] = scope.astype(np.int16)
         if host.end_place is not host.place:
             columns["end_tid"] = threads.tid[host.end_place]
-        tables, stacks = call_stacks(trace.column("stack")[rows], trace.labels)
         if stacks.any():
-            columns["stack"] = stacks
+            columns["stack"] = stacks[rows]
+        if self._own is None:
+            return events_table(columns, self._losses)
+        known = self._own.restore_events(columns, host.place)
+        thread = columns["pid"].astype(np.uint64) << np.uint64(32) | columns["tid"]
+        order = time_order(columns["start_ns"], columns["end_ns"], thread)
         events = events_table(columns, self._losses)
-        return events, tables
+        self._own.finish_events(events, known, host.place, order)
+        return events
 
     def _activities(self, places: Array, threads: Threads, events: Columns) -> Columns:
         trace = self._trace

@@ -25,6 +25,7 @@ from pillion.merge.spool import StructArray
 _PIECE = 4 << 20
 _ITEM_MAX = 256 << 20  # bytes of one event or member; the longest that anybody has shown has 3 MB
 _MEMBER_MAX = 1 << 20
+_STACK_FRAMES = b'"stackFrames"'  # of a program with many stacks this member alone is as long as it takes
 _ROWS = 8192  # events of a block: in this size it stays in the processor's cache
 _GZIP = b"\x1f\x8b"
 
@@ -34,7 +35,8 @@ Readable: TypeAlias = io.BufferedReader | gzip.GzipFile
 def _event_dtype() -> np.dtype[np.void]:
     """The dtype of ``struct pln_trace_event``."""
     struct = ffi.typeof("struct pln_trace_event")
-    numpy_types = {"unsigned char": "u1", "uint8_t": "u1", "uint16_t": "u2", "uint32_t": "u4", "int32_t": "i4"}
+    numpy_types = {"uint8_t": "u1", "uint16_t": "u2", "uint32_t": "u4", "int32_t": "i4"}
+    numpy_types |= {"unsigned char": "u1", "uint8_t[5]": "V5"}
     fields = struct.fields
     spec: Any = {
         "names": [name for name, _ in fields],
@@ -58,6 +60,7 @@ class TraceJson:
         labels: categories, stacks, ids, metadata by their number; the first is "".
         members: what the trace says about itself, by key.
         flows: how many flow events there were: arrows that its viewers draw.
+        is_whole: the file ended where the trace did.
     """
 
     def __init__(self, path: Path, losses: Losses) -> None:
@@ -74,6 +77,7 @@ class TraceJson:
         self._block: StructArray = np.zeros(_ROWS, EVENT_DTYPE)
         self._used = 0
         self.members: dict[str, Any] = {}
+        self.is_whole = False
         trace = ffi.gc(lib.pln_trace_new(), lib.pln_trace_free)
         if trace == ffi.NULL:
             raise MemoryError
@@ -109,6 +113,7 @@ class TraceJson:
             if status != lib.PLN_TRACE_MORE:
                 break
         self._end_block()
+        self.is_whole = status == lib.PLN_TRACE_END
         place = f"byte {position:,} of {self._path}"
         if not self._sizes and status != lib.PLN_TRACE_END:
             what = "is not valid" if status == lib.PLN_TRACE_BAD else "ends before the first event"
@@ -152,7 +157,7 @@ class TraceJson:
 
     def _keep_member(self, key: bytes, value: memoryview, position: int) -> None:
         try:
-            if not 0 < len(value) <= _MEMBER_MAX:
+            if not 0 < len(value) <= (_ITEM_MAX if key == _STACK_FRAMES else _MEMBER_MAX):
                 raise ValueError
             self.members[json.loads(key)] = json.loads(bytes(value), strict=False)
         except (ValueError, RecursionError):

@@ -33,6 +33,7 @@ _EVENTS: list[dict[str, Any]] = [
         "parent": 1,
         "depth": 2,
         "category": "cuda_runtime",
+        "scope": 0,
         "external_id": 2,
         "correlation": 101,
         "attributes": '{"cbid": 211}',
@@ -44,6 +45,7 @@ _EVENTS: list[dict[str, Any]] = [
         "parent": 1,
         "depth": 2,
         "category": "cuda_runtime",
+        "scope": 0,
         "external_id": 2,
         "correlation": 103,
     },
@@ -121,7 +123,8 @@ def device_capture() -> Capture:
     tables["losses"] = from_rows("losses", [("ring_full", 41, 43, 3, "")])
     tables["strings"] = from_rows("strings", enumerate(texts))
     meta = {"start_ns": 10_000, "end_ns": 20_000, "realtime_offset_ns": 5_000_000_000, "host": "box", "rate_hz": 99}
-    return Capture(tables, {**meta, "period_ns": 10_000_000})
+    how = {"period_ns": 10_000_000, "wait_threshold_ns": 100_000, "collector": "agent", "reason": "finish", "cost": {}}
+    return Capture(tables, {**meta, **how})
 
 
 def _event_row(row: int, event: dict[str, Any], string: Any) -> tuple[Any, ...]:

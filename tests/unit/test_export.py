@@ -91,14 +91,14 @@ def test_a_range_that_ended_elsewhere_is_an_async_pair(spool: SpoolWriter, tmp_p
     capture_of(spool).export_chrome_trace(tmp_path / "t.json")
     events = with_category(json.loads((tmp_path / "t.json").read_text()), "user_annotation")
     assert [(event["ph"], event["name"], event["tid"], event["ts"]) for event in events] == [
-        ("X", "open", 7, 3.0),
-        ("i", "mark", 7, 2.0),
         ("b", "request", 7, 1.0),
+        ("i", "mark", 7, 2.0),
+        ("X", "open", 7, 3.0),
         ("e", "request", 8, 9.0),
     ]
-    assert events[0]["args"] == {"unfinished": True}
+    assert events[2]["args"] == {"unfinished": True}
     assert events[1]["args"] == {"value": 5}
-    assert events[2]["id"] == events[3]["id"]
+    assert events[0]["id"] == events[3]["id"]
 
 
 @settings(max_examples=50, deadline=None)

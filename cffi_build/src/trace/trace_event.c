@@ -141,6 +141,7 @@ bool trace_fill(struct pln_trace *trace, const struct parts *parts, struct pln_t
     if (!identify(trace, parts->pid, &event->pid, PLN_TRACE_PID_TEXT, &event->flags) ||
         !identify(trace, parts->tid, &event->tid, PLN_TRACE_TID_TEXT, &event->flags) ||
         !number_of(trace, PLN_TRACE_LABELS, parts->category, &event->category) ||
+        !number_of(trace, PLN_TRACE_LABELS, parts->frame, &event->frame) ||
         !text_table_number(&trace->texts[PLN_TRACE_LABELS], parts->id.at, parts->id.size, &event->id))
         return false;
     if (event->phase == 'M') /* few, and their texts are no names of events */

@@ -42,7 +42,7 @@ struct pln_trace {
 
 /* Members of an event whose values are not simply numbers. */
 struct parts {
-    struct json_slice phase, category, name, pid, tid, ts, dur, id;
+    struct json_slice phase, category, name, pid, tid, ts, dur, id, frame;
 };
 
 /* Fills an event, of which flags and phase are set, from its parts and from what is in trace->rest, which it uses up. False for want of memory. */

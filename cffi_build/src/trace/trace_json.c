@@ -114,6 +114,8 @@ static int read_args(struct pln_trace *trace, struct json_cursor *cursor, bool *
 static struct json_slice *part_of(struct parts *parts, struct json_slice key) {
     switch (key.size) {
     case 2:
+        if (IS(key, "sf"))
+            return &parts->frame;
         return IS(key, "ph") ? &parts->phase : IS(key, "ts") ? &parts->ts : IS(key, "id") ? &parts->id : NULL;
     case 3:
         if (IS(key, "cat"))
