@@ -46,10 +46,11 @@ def tables_member(tables: Tables) -> dict[str, Any]:
 def usual_sources(events: Columns) -> dict[str, int]:
     """Category to the source that most of its events have."""
     category: Labels = column("events", events, "category")
-    sources = {}
-    for code in np.unique(category.codes).tolist():
-        sources[category.texts[code]] = int(np.bincount(events["source"][category.codes == code]).argmax())
-    return sources
+    breadth = int(events["source"].max(initial=0)) + 1
+    pairs = np.bincount(category.codes * breadth + events["source"], minlength=len(category.texts) * breadth)
+    counts = pairs.reshape(-1, breadth)
+    usual = zip(category.texts, counts.argmax(axis=1).tolist(), (counts.max(axis=1) > 0).tolist())
+    return {text: source for text, source, is_used in usual if is_used}
 
 
 def sources_of(category: Labels, sources: dict[str, int]) -> Array:
@@ -79,7 +80,7 @@ def event_differences(tables: Tables) -> list[Detail]:
         _differing("parent", events["parent"], parent),
         _differing("depth", events["depth"], depths(events["parent"])),
     ]
-    return [it for it in found if (it.values != _SAME).any()]
+    return [it for it in found if it is not None]
 
 
 def activity_differences(tables: Tables) -> list[Detail]:
@@ -95,7 +96,7 @@ def activity_differences(tables: Tables) -> list[Detail]:
         _differing("launch", launch, launches(events, activities["correlation"])),
         _differing("event", event, causes(events, launch, external_id)),
     ]
-    return [it for it in found if (it.values != _SAME).any()]
+    return [it for it in found if it is not None]
 
 
 def moment_differences(tables: Tables, table: str) -> list[Detail]:
@@ -103,12 +104,13 @@ def moment_differences(tables: Tables, table: str) -> list[Detail]:
     rows, events = tables[table], tables["events"]
     at_ns = rows["ts_ns" if table == "samples" else "start_ns"]
     event = rows["event"]
-    unknown_name = np.where(rows["range_name"] == range_names(events, event), 0, rows["range_name"])
-    return [
+    unknown = np.where(rows["range_name"] == range_names(events, event), 0, rows["range_name"])
+    found = [
         Detail(f"{PREFIX}flags", rows["flags"].astype(np.int64)),
         _differing("event", event, enclosing(events, rows["pid"], rows["tid"], at_ns)),
-        Detail(f"{PREFIX}range", unknown_name, texts=tables["strings"]["text"]),
+        Detail(f"{PREFIX}range", unknown, texts=tables["strings"]["text"]),
     ]
+    return [it for it in found if it is not None]
 
 
 def range_names(events: Columns, event: Array) -> Array:
@@ -118,6 +120,8 @@ def range_names(events: Columns, event: Array) -> Array:
     return name
 
 
-def _differing(key: str, values: Array, implied: Array) -> Detail:
-    values = values.astype(np.int64)
-    return Detail(PREFIX + key, np.where(values == implied, _SAME, values), silent=_SAME)
+def _differing(key: str, values: Array, implied: Array) -> Detail | None:
+    differs = values != implied
+    if not differs.any():
+        return None
+    return Detail(PREFIX + key, np.where(differs, values.astype(np.int64), _SAME), silent=_SAME)

@@ -93,9 +93,12 @@ class _Import:
     def _stacks(self) -> tuple[Tables, Array]:
         """The tables of stacks and frames, and the stack of each event: what ``sf`` refers to, else "Call stack"."""
         trace, stacks = self._trace, Stacks()
-        leaf, nodes = trace.column("frame"), trace.members.pop("stackFrames", None)
-        rows = stacks.of_texts(np.where(leaf > 0, 0, trace.column("stack")), trace.labels)
-        if leaf.any():
+        leaf, said, nodes = trace.column("frame"), trace.column("stack"), trace.members.pop("stackFrames", None)
+        has_leaf = leaf.any()
+        if not (has_leaf or said.any()):
+            return stacks.tables(), np.broadcast_to(0, len(trace))
+        rows = stacks.of_texts(np.where(leaf > 0, 0, said), trace.labels)
+        if has_leaf:
             rows = np.where(leaf > 0, stacks.of_nodes(leaf, trace.labels, nodes, self._losses), rows)
         return stacks.tables(), rows
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pillion._capture import FORMAT
 from pillion._native import lib
-from pillion._tables import SCHEMAS, Array, Columns, Tables, from_rows
+from pillion._tables import SCHEMAS, Array, Columns, Tables
 from pillion.export._chrome_own import (
     CATEGORIES,
     PREFIX,
@@ -22,10 +21,11 @@ from pillion.export._chrome_own import (
 from pillion.importers.assembly import TIME_MAX_NS, Strings, activities_table, clean_times
 from pillion.importers.labels import labels
 from pillion.importers.losses import Losses
+from pillion.importers.own_members import is_u16, own_meta, whole_table
 from pillion.importers.row_args import RowArgs
 from pillion.importers.threads import Threads
 from pillion.importers.trace_json import TraceJson
-from pillion.merge.inventory import integer, text
+from pillion.merge.inventory import integer
 from pillion.merge.launches import causes, launches
 from pillion.merge.ranges import enclosing
 from pillion.model.nesting import depths
@@ -37,7 +37,6 @@ _DEVICE_KEYS = ("device", "stream", "context", "bytes")  # which the native read
 _MOMENT_KEYS = ("cpu", "weight_us", "runnable_us", "state", "waker_pid", "waker_tid")
 _KINDS = {category: kind for kind, category in CATEGORIES.items()}
 _SAME = -(2**62)
-_META_TIMES = ("start_ns", "end_ns", "realtime_offset_ns", "rate_hz", "period_ns", "wait_threshold_ns")
 
 
 class OwnTrace:
@@ -56,7 +55,7 @@ class OwnTrace:
         ends = np.cumsum([rows[name] for name in ROW_TABLES]).tolist()
         begins = [0, *ends]
         self.places = {name: places[begin:end] for name, begin, end in zip(ROW_TABLES, begins, ends)}
-        self.meta = _meta(trace.members)
+        self.meta = own_meta(trace.members)
         self.strings = Strings(trace.strings)
         self._row_of_event = np.zeros(0, np.int64)
 
@@ -85,7 +84,7 @@ class OwnTrace:
         columns["value"] = args.integers("value", 0, "u8")
         columns |= {"args": args.texts("args"), "overload": args.texts("Overload name"), "attributes": args.rest()}
         sources = self._member.get("sources")
-        usual = {name: it for name, it in (sources if isinstance(sources, dict) else {}).items() if _is_u16(it)}
+        usual = {name: it for name, it in (sources if isinstance(sources, dict) else {}).items() if is_u16(it)}
         columns["source"] = args.integers(f"{PREFIX}source", sources_of(columns["category"], usual), "u2")
         columns["scope"] = args.integers(f"{PREFIX}scope", scopes_of(columns["category"], columns["fwd_thread"]), "i2")
         is_open = args.integers("unfinished", 0) > 0
@@ -178,11 +177,11 @@ class OwnTrace:
 
     def whole_tables(self) -> Tables:
         """Processes and threads as they were."""
-        return {name: _whole_table(name, self._member.get(name)) for name in WHOLE_TABLES}
+        return {name: whole_table(name, self._member.get(name)) for name in WHOLE_TABLES}
 
     def losses_table(self, imported: Columns) -> Columns:
         """What was lost before the export, then what the import lost."""
-        before = _whole_table("losses", self._trace.members.get("losses"))
+        before = whole_table("losses", self._trace.members.get("losses"))
         return {name: np.concatenate([before[name], imported[name]]) for name in before}
 
     def _times(self, places: Array) -> tuple[Array, Array, Array]:
@@ -221,37 +220,3 @@ def own_trace(trace: TraceJson, phase: Array, losses: Losses) -> OwnTrace | None
         return OwnTrace(trace, rows, phase, losses)
     losses.add("own_tables", 1, f"{TABLES} tells of {total:,} rows, the trace has {found:,}: read as a trace of others")
     return None
-
-
-def _meta(members: dict[str, Any]) -> dict[str, Any]:
-    """The meta of the capture that was exported; what another file may say of itself is not trusted to fit."""
-    meta: dict[str, Any] = dict(members["pillion"])
-    keys = meta.pop("trace", None)
-    if isinstance(keys, list):
-        meta["trace"] = {key: members[key] for key in keys if isinstance(key, str) and key in members}
-    for name in _META_TIMES:
-        meta[name] = integer(meta, name, low=-TIME_MAX_NS, high=TIME_MAX_NS)
-    meta["collector"] = text(meta, "collector") or ""
-    meta["reason"] = text(meta, "reason")
-    meta["cost"] = meta["cost"] if isinstance(meta.get("cost"), dict) else {}
-    for name in ("devices", "streams", "notices"):
-        if name in meta:
-            listed = meta[name] if isinstance(meta[name], list) else []
-            meta[name] = [it for it in listed if isinstance(it, dict)]
-    return {**meta, "format": FORMAT, "recovered": bool(meta.get("recovered"))}
-
-
-def _whole_table(name: str, listed: Any) -> Columns:
-    items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    return from_rows(name, [tuple(_cell(item, key, kind) for key, kind in SCHEMAS[name].items()) for item in items])
-
-
-def _cell(item: dict[str, Any], key: str, kind: str) -> int | str | None:
-    if kind == "text":
-        return text(item, key)
-    limits = np.iinfo(kind)
-    return integer(item, key, low=int(limits.min), high=int(limits.max))
-
-
-def _is_u16(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from spool_writer import SpoolWriter, gpu_spool
 
 from pillion._capture import Capture, open_capture, save_capture
+from pillion._errors import CaptureError
 from pillion._tables import OPTIONAL, SCHEMAS, check_references, column
 from pillion.importers.profile_file import import_trace
 from pillion.render.text import render_report
@@ -73,6 +75,16 @@ def assert_same(found: Capture, wanted: Capture) -> None:
     }
 
 
+def gpu_capture() -> Capture:
+    """Kernels with stacks of their launches, of devices that are described and streams that are named."""
+    spool = stacked(gpu_spool())
+    spool.notice(1, "clocks differ", "CLOCK", value=7)
+    spool.notice(1, "no driver")
+    spool.activity(1, 8, 0, 0, device=0, name="NVIDIA H200", attributes='{"uuid": "GPU-a", "numSms": 132}')
+    spool.activity(1, 11, 0, 0, device=0, detail=5, stream=7, name="copies")
+    return capture_of(spool)
+
+
 def test_everything_of_a_training_comes_back(training: Capture, tmp_path: Path) -> None:
     found = again(training, tmp_path)
     assert_same(found, training)
@@ -82,7 +94,8 @@ def test_everything_of_a_training_comes_back(training: Capture, tmp_path: Path) 
 
 
 def test_everything_of_a_gpu_comes_back(tmp_path: Path) -> None:
-    capture = capture_of(stacked(gpu_spool()))
+    capture = gpu_capture()
+    assert [len(capture.meta[key]) for key in ("devices", "streams", "notices")] == [1, 1, 2]
     assert "stack" in capture.columns["events"]
     assert_same(again(capture, tmp_path), capture)
 
@@ -181,3 +194,124 @@ def captures(draw: st.DrawFn) -> Capture:
 def test_whatever_is_in_a_capture_comes_back(tmp_path_factory: pytest.TempPathFactory, capture: Capture) -> None:
     found = again(capture, tmp_path_factory.getbasetemp())
     assert_same(found, capture)
+
+
+def exported(capture: Capture, folder: Path) -> dict[str, Any]:
+    capture.export_chrome_trace(folder / "whole.json")
+    loaded: dict[str, Any] = json.loads((folder / "whole.json").read_bytes())
+    return loaded
+
+
+def imported(trace: dict[str, Any] | bytes, folder: Path) -> Capture:
+    path = folder / "changed.json"
+    path.write_bytes(trace if isinstance(trace, bytes) else json.dumps(trace).encode())
+    capture = import_trace(path)
+    check_references(capture.columns)
+    return capture
+
+
+def losses(capture: Capture) -> set[str]:
+    return set(capture.columns["losses"]["kind"].tolist())
+
+
+def test_an_export_that_was_cut_comes_back_as_far_as_it_goes(training: Capture, tmp_path: Path) -> None:
+    exported(training, tmp_path)
+    whole = (tmp_path / "whole.json").read_bytes()
+    wanted = everything(training)
+    second = whole.index(b"},\n{", whole.index(b'"traceEvents"'))
+    for cut in range(second + 1, whole.rindex(b"]"), 7):
+        found = imported(whole[:cut], tmp_path)
+        assert "trace_truncated" in losses(found)
+        ours = everything(found)
+        for key in ("events.name", "events.parent", "waits.stack", "samples.event", "samples.range_name"):
+            assert ours[key] == wanted[key][: len(ours[key])]
+
+
+def test_an_export_whose_rows_somebody_took_out_is_read_as_a_trace_of_others(training: Capture, tmp_path: Path) -> None:
+    trace = exported(training, tmp_path)
+    trace["traceEvents"] = [it for it in trace["traceEvents"] if it["name"] != "backward"]
+    found = imported(trace, tmp_path)
+    assert "own_tables" in losses(found)
+    assert (found.meta["collector"], len(found.columns["samples"]["ts_ns"])) == ("import", 0)
+    names = found.columns["strings"]["text"][found.columns["events"]["name"]].tolist()
+    assert [name for name in names if name in ("step", "forward", "load")] == ["step", "forward", "load"]
+
+
+_VALUES = (
+    st.sampled_from([-1, 0, 1, 5, 2**31, 2**63, -(2**63), 1e300, "7", "", None, True])
+    | st.lists(st.integers(), max_size=1)
+    | st.dictionaries(st.just("name"), st.integers(), max_size=1)
+)
+_MEMBERS = st.sampled_from(["pillion", "pillionTables", "stackFrames", "losses"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_an_export_with_any_values_is_read(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    trace = exported(gpu_capture(), folder)
+    for _ in range(data.draw(st.integers(1, 4))):
+        event = data.draw(st.sampled_from([it for it in trace["traceEvents"] if it["ph"] in ("X", "i", "b")]))
+        inside = data.draw(st.booleans()) and isinstance(event.get("args"), dict)
+        where = event["args"] if inside else event
+        more = ["pillion.parent", "pillion.depth", "pillion.event", "pillion.launch", "pillion.flags", "sf", "node_id"]
+        where[data.draw(st.sampled_from([*where, *more]))] = data.draw(_VALUES)
+    member = trace[data.draw(_MEMBERS)]
+    if isinstance(member, dict) and member:
+        key = data.draw(st.sampled_from(sorted(member)))
+        inner = member[key]
+        if isinstance(inner, dict) and inner and data.draw(st.booleans()):
+            inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(_VALUES)
+        else:
+            member[key] = data.draw(_VALUES)
+    found = imported(trace, folder)
+    found.key_averages().table()
+    found.export_chrome_trace(folder / "any.json")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_damaged_export_never_breaks_the_import(
+    tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    exported(gpu_capture(), folder)
+    damaged = bytearray((folder / "whole.json").read_bytes())
+    for place, byte in flips:
+        damaged[place % len(damaged)] = byte
+    with contextlib.suppress(CaptureError):
+        imported(bytes(damaged), folder).key_averages()
+
+
+def test_stack_frames_of_other_tools_become_stacks(tmp_path: Path) -> None:
+    common = {"ph": "X", "pid": 7, "tid": 8, "dur": 1}
+    events = [
+        {**common, "name": "a", "ts": 1, "sf": 3},
+        {**common, "name": "b", "ts": 2, "sf": "1"},
+        {**common, "name": "c", "ts": 3},
+        {**common, "name": "d", "ts": 4, "sf": "missing"},
+        {**common, "name": "e", "ts": 5, "sf": "x"},
+        {**common, "name": "f", "ts": 6, "args": {"Call stack": "m.py(5): f"}},
+    ]
+    frames = {
+        "1": {"name": "main", "category": "app.so"},
+        "3": {"name": "work", "category": "python", "parent": 1, "file": "w.py", "line": 5},
+        "x": {"name": "again", "parent": "x"},
+    }
+    found = imported({"traceEvents": events, "stackFrames": frames}, tmp_path)
+    main = ("native", "main", "", 0, "app.so")
+    stacks = everything(found)["events.stack"]
+    assert stacks[:4] == [[("python", "work", "w.py", 5, ""), main], [main], [], []]
+    assert set(stacks[4]) == {("native", "again", "", 0, "")}
+    assert stacks[5] == [("python", "f", "m.py", 5, "")]
+    assert "stackFrames" not in found.meta["trace"]
+    table = found.columns["losses"]
+    assert dict(zip(table["kind"].tolist(), table["count"].tolist())) == {"stacks": 2}
+
+
+def test_stack_frames_may_be_longer_than_any_other_member(tmp_path: Path) -> None:
+    frames = {str(number): {"name": f"function {number}" * 9, "category": "python"} for number in range(10_007)}
+    event = {"ph": "X", "pid": 7, "tid": 8, "name": "a", "ts": 1, "dur": 1, "sf": "10006"}
+    found = imported({"stackFrames": frames, "traceEvents": [event]}, tmp_path)
+    assert everything(found)["events.stack"] == [[("python", "function 10006" * 9, "", 0, "")]]
+    assert losses(found) == set()
