@@ -122,8 +122,22 @@ def device_capture() -> Capture:
     )
     tables["losses"] = from_rows("losses", [("ring_full", 41, 43, 3, "")])
     tables["strings"] = from_rows("strings", enumerate(texts))
-    meta = {"start_ns": 10_000, "end_ns": 20_000, "realtime_offset_ns": 5_000_000_000, "host": "box", "rate_hz": 99}
-    how = {"period_ns": 10_000_000, "wait_threshold_ns": 100_000, "collector": "agent", "reason": "finish", "cost": {}}
+    meta = {
+        "start_ns": 10_000,
+        "end_ns": 20_000,
+        "realtime_offset_ns": 5_000_000_000,
+        "host": "box",
+        "rate_hz": 99,
+        "format": 1,
+    }
+    how = {
+        "period_ns": 10_000_000,
+        "wait_threshold_ns": 100_000,
+        "collector": "agent",
+        "reason": "finish",
+        "cost": {},
+        "format": 1,
+    }
     return Capture(tables, {**meta, **how})
 
 
