@@ -82,26 +82,59 @@ static int parse(PyObject *args, PyObject *kwargs, PyObject **name, PyObject **r
     return 1;
 }
 
-static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+static int range_init(PyObject *object, PyObject *args, PyObject *kwargs);
+
+/* Whether range_init() is all that initializes objects of a type: then range_new() has done it already, in one pass. */
+static int is_plain(PyTypeObject *type) {
+    return PyType_GetSlot(type, Py_tp_init) == (void *)range_init;
+}
+
+static int set_texts(Range *self, PyObject *args, PyObject *kwargs) {
     PyObject *name, *range_args = Py_None;
     if (!parse(args, kwargs, &name, &range_args))
-        return NULL;
+        return -1;
     name = exact_text(name, "name");
     if (name == NULL)
-        return NULL;
+        return -1;
     if (range_args == Py_None)
         Py_INCREF(range_args);
     else
         range_args = exact_text(range_args, "args");
-    Range *self = range_args != NULL ? (Range *)PyType_GenericAlloc(type, 0) : NULL;
-    if (self == NULL) {
+    if (range_args == NULL) {
         Py_DECREF(name);
-        Py_XDECREF(range_args);
-        return NULL;
+        return -1;
     }
+    PyObject *name_before = self->name, *args_before = self->args;
     self->name = name;
     self->args = range_args;
+    Py_XDECREF(name_before);
+    Py_XDECREF(args_before);
+    return 0;
+}
+
+static PyObject *range_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    Range *self = (Range *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    if (is_plain(type)) {
+        if (set_texts(self, args, kwargs) == 0)
+            return (PyObject *)self;
+        Py_DECREF(self);
+        return NULL;
+    }
+    /* A subclass with an __init__ of its own calls ours with the name, or leaves the range without one. */
+    Py_INCREF(Py_None);
+    self->args = Py_None;
+    self->name = PyUnicode_FromStringAndSize(NULL, 0);
+    if (self->name == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
     return (PyObject *)self;
+}
+
+static int range_init(PyObject *object, PyObject *args, PyObject *kwargs) {
+    return is_plain(Py_TYPE(object)) ? 0 : set_texts((Range *)object, args, kwargs);
 }
 
 static void range_dealloc(PyObject *object) {
@@ -184,6 +217,7 @@ static PyMemberDef range_members[] = {
 static PyType_Slot range_slots[] = {
     {Py_tp_doc, "_Range(name, args=None)\n--\n\nA named range of the calling thread, as a context manager."},
     {Py_tp_new, range_new},
+    {Py_tp_init, range_init},
     {Py_tp_dealloc, range_dealloc},
     {Py_tp_methods, range_methods},
     {Py_tp_members, range_members},

@@ -17,6 +17,7 @@ from pillion._trace_metadata import TraceMetadata
 from pillion.torch_engine.cuda_graphs import keep_cupti, uses_cuda_graphs
 from pillion.torch_engine.distributed import distributed_info
 from pillion.torch_engine.engine import TorchOptions, is_collection_stopped
+from pillion.torch_engine.options import usable_options
 
 if TYPE_CHECKING:
     from pillion.model import EventList
@@ -58,6 +59,7 @@ class Cycles(TraceMetadata):
         self.has_cudagraphs = uses_cuda_graphs()
         if options is not None:
             options.trace_id = self.custom_trace_id_callback
+            options = usable_options(options)
         self._recording = OwnRecording(self._request, self._agent, options)
         self._recording.prepare()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import tempfile
 import threading
 import time
+import warnings
 import weakref
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -32,24 +34,45 @@ _log = logging.getLogger("pillion")
 
 AgentUse = Literal["auto", "require", "never"]
 
-# The recording of each process. A fork copies it, so it is looked up by pid; setdefault needs no lock, which a fork
-# could leave locked.
-_running: dict[int, object] = {}
+# Who profiles each process, and the recording that runs. A fork copies them, so they are looked up by pid; setdefault
+# needs no lock, which a fork could leave locked. The owner is known weakly: a notebook drops profiles that run.
+_owners: dict[int, weakref.ref[object]] = {}
+_running: dict[int, OwnRecording] = {}
 
 
 def claim(owner: object) -> None:
-    """Makes ``owner`` the one that profiles this process.
+    """Makes ``owner`` the one that profiles this process; a recording whose owner is gone ends.
 
     Raises:
         RuntimeError: another does.
     """
-    if _running.setdefault(os.getpid(), owner) is not owner:
+    pid, claimed = os.getpid(), weakref.ref(owner)
+    before = _owners.setdefault(pid, claimed)()
+    if before is None:
+        _end_abandoned()
+        _owners[pid] = claimed
+    elif before is not owner:
         raise RuntimeError("another profile() runs in this process; it records every thread, so one is enough")
+
+
+def _end_abandoned() -> None:
+    abandoned = _running.get(os.getpid())
+    if abandoned is not None:
+        abandoned.stop()
+        text = "a profile() was dropped while it ran: what it recorded is lost"
+        warnings.warn(text, ResourceWarning, stacklevel=4)
+
+
+def _end_at_exit() -> None:
+    """The interpreter ends inside a profile: torch's engine would crash the process when torch is torn down."""
+    recording = _running.get(os.getpid())
+    if recording is not None:
+        recording.stop()
 
 
 def release(pid: int) -> None:
     """Nobody profiles the process any more."""
-    _running.pop(pid, None)
+    _owners.pop(pid, None)
 
 
 class OwnRecording:
@@ -107,17 +130,31 @@ class OwnRecording:
         try:
             self._start_collector()
             self.is_started = True
+            if self._is_disabled:
+                return
+            _running[os.getpid()] = self
+            atexit.register(_end_at_exit)
             run_on_profiler_start()
             if self.torch is not None:
                 self.torch.start()
         except BaseException:
-            if self.is_started:
+            if self._end():
                 self._stop_collector()
             self._lend_cupti(lib.PLN_CUPTI_BACK)
             raise
 
+    def _end(self) -> bool:
+        """Whether it ran, in this process."""
+        if _running.get(os.getpid()) is not self:
+            return False
+        del _running[os.getpid()]
+        atexit.unregister(_end_at_exit)
+        return True
+
     def stop(self) -> PillionError | None:
         """Ends the recording; returns what cut it short, if anything did."""
+        if not self._end():
+            return None  # it ended with its process's claim, or is another process's
         try:
             if self.torch is not None:
                 self.torch.stop()
@@ -171,7 +208,13 @@ class OwnRecording:
         offset_ns = capture.meta["realtime_offset_ns"] = self._clock_offset_ns
         pid = capture.meta["pids"][0] if capture.meta.get("pids") else os.getpid()
         capture.columns, capture.detail = join(
-            capture.columns, trace, engine.result, pid=pid, offset_ns=offset_ns, use_device=wants.use_device
+            capture.columns,
+            trace,
+            engine.result,
+            pid=pid,
+            offset_ns=offset_ns,
+            use_device=wants.use_device,
+            pauses_ns=engine.pauses_ns,
         )
         capture.meta["start_ns"] = trace.origin_ns - offset_ns
         capture.meta["trace_id"] = engine.trace_id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
+from copy import copy
 from typing import Any, TypeVar, cast
 
 from pillion._range import _Range
@@ -46,8 +47,13 @@ class record_function(_Range):
         Async functions, generators and async generators stay what they are. The range of a generator is open while it
         is suspended too, as if the ``with`` stood around its body.
         """
-        open_range = functools.partial(type(self), self.name, self.args)
+        is_plain = type(self).__init__ is record_function.__init__
+        open_range = functools.partial(type(self), self.name, self.args) if is_plain else functools.partial(copy, self)
         return cast(_Function, functools.wraps(function)(_wrapper(open_range, function)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy and a pickle are ranges that nobody has entered; modules that hold one are copied with it."""
+        return _unentered, (type(self), self.name, self.args), getattr(self, "__dict__", None)
 
     def _call_end_callbacks_on_future(self, fut: Any) -> Any:
         """Leaving the block no longer ends the range: the future's completion does, in whichever thread that is.
@@ -72,6 +78,12 @@ class record_function(_Range):
             return done.value()
 
         return fut.then(end)
+
+
+def _unentered(kind: type[record_function], name: str, args: str | None) -> record_function:
+    made = kind.__new__(kind, name, args)
+    _Range.__init__(made, name, args)
+    return made
 
 
 def _wrapper(open_range: Callable[[], _Range], function: Callable[..., Any]) -> Callable[..., Any]:

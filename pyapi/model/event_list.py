@@ -62,6 +62,20 @@ class EventList(list[Any]):
         self._notes = list(notes)
         self._tree_built = columns is not None
 
+    def __copy__(self) -> EventList:
+        """Another list of the same events."""
+        return _restored(list(self), self._settings())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle and a deep copy have their own events, with the tree, and no columns."""
+        from pillion.model.copies import taken_apart
+
+        return _put_together, (taken_apart(list(self)), self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("_use_device", "_profile_memory", "_with_flops", "_is_sampled", "_notes", "_tree_built")
+        return {name: getattr(self, name) for name in names}
+
     def _fill(self) -> None:
         if not self._is_filled and self._objects is not None:
             self._is_filled = True
@@ -230,6 +244,18 @@ class EventList(list[Any]):
         from pillion.export.event_trace import write_event_stacks
 
         write_event_stacks(self, path, device_attribute(metric))
+
+
+def _restored(events: list[Any], settings: dict[str, Any]) -> EventList:
+    made = EventList(events)
+    vars(made).update(settings)
+    return made
+
+
+def _put_together(parts: list[Any], settings: dict[str, Any]) -> EventList:
+    from pillion.model.copies import put_together
+
+    return _restored(put_together(parts), settings)
 
 
 def device_attribute(name: str) -> str:

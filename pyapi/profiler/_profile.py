@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pillion._own_recording import AgentUse, OwnRecording, claim, own_request, release
 from pillion._results import Results
 from pillion.torch_engine.engine import ProfilerStats, TorchOptions, default_trace_id, torch_autograd
-from pillion.torch_engine.options import with_events
+from pillion.torch_engine.options import DEVICES, usable_device, with_events
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
     from pillion.model import EventList
-
-_DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 
 class profile(Results):
@@ -76,7 +73,7 @@ class profile(Results):
         self.use_cpu, self.use_kineto = use_cpu, use_kineto
         if enabled and not use_cpu and not use_kineto:
             raise AssertionError("Device-only events supported only with Kineto (use_kineto=True)")
-        self.use_device = _usable_device(use_device) if enabled else None
+        self.use_device = usable_device(use_device, stacklevel=3) if enabled else None
         self.use_cuda = self.use_device == "cuda"
         if enabled and not use_cpu and self.use_device is None:
             raise AssertionError("No activities specified for the profiler")
@@ -302,7 +299,7 @@ class profile(Results):
         chosen = {kinds.CPU} if self.use_cpu else set()
         if self.use_device is None:
             return chosen
-        name = self.use_device.upper() if self.use_device in _DEVICES else "PrivateUse1"
+        name = self.use_device.upper() if self.use_device in DEVICES else "PrivateUse1"
         activity = getattr(kinds, name, None)
         if self.use_kineto and activity in supported:
             return chosen | {activity}
@@ -320,24 +317,6 @@ class profile(Results):
         if self.use_device == "cuda":
             traced = self.use_kineto and autograd.ProfilerActivity.CUDA in supported
             return states.KINETO if traced else states.KINETO_GPU_FALLBACK
-        if self.use_device is None or self.use_device in _DEVICES:
+        if self.use_device is None or self.use_device in DEVICES:
             return states.KINETO
         return states.KINETO_PRIVATEUSE1 if self.use_kineto else states.KINETO_PRIVATEUSE1_FALLBACK
-
-
-def _usable_device(device: str | None) -> str | None:
-    """The device, or None with a warning where it is none or is not there."""
-    if device is None:
-        return None
-    torch = sys.modules.get("torch") if torch_autograd() is not None else None
-    private = torch._C._get_privateuse1_backend_name() if torch is not None else "privateuseone"
-    if device not in _DEVICES and (device != private or private == "privateuseone"):
-        warnings.warn(f"The {device} is not a valid device option.", stacklevel=3)
-        return None
-    if device in ("cuda", "xpu", "hpu"):
-        module = getattr(torch, device, None)
-        if module is None or not module.is_available():
-            name = device.upper()
-            warnings.warn(f"{name} is not available, disabling {name} profiling", stacklevel=3)
-            return None
-    return device

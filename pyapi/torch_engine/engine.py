@@ -9,8 +9,10 @@ import sys
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from time import perf_counter_ns
+from time import perf_counter_ns, time_ns
 from typing import Any
+
+_STILL_PAUSED_NS = (1 << 63) - 1
 
 
 @dataclass
@@ -105,6 +107,7 @@ class TorchEngine:
     Attributes:
         result: torch's result once stopped.
         trace_id: of the last ``prepare``.
+        pauses_ns: from when until when, by the wall's clock, what the CPU did was not wanted.
     """
 
     def __init__(self, options: TorchOptions, stats: ProfilerStats) -> None:
@@ -113,6 +116,8 @@ class TorchEngine:
         self.stats = stats
         self.result: Any = None
         self.trace_id = ""
+        self.pauses_ns: list[list[int]] = []
+        self._covers_all_threads = False
         self._activities = self._chosen_activities()
         self._started_ns = 0
 
@@ -149,8 +154,23 @@ class TorchEngine:
         return any(activity.name == "CUDA" for activity in self._activities)
 
     def toggle(self, enabled: bool, activities: Iterable[Any]) -> None:
-        """Switches some activities off and on while it runs."""
-        self._autograd._toggle_collection_dynamic(enabled, set(activities))
+        """Switches some activities off and on while it runs.
+
+        Operators and ranges, Pillion's too, that begin while the CPU is off are left out afterwards: torch cannot switch
+        the CPU on again where it covers all threads.
+        """
+        chosen, cpu = set(activities), self._autograd.ProfilerActivity.CPU
+        if cpu in chosen:
+            self._end_pause()
+            if not enabled:
+                self.pauses_ns.append([time_ns(), _STILL_PAUSED_NS])
+        left = chosen - {cpu} if self._covers_all_threads else chosen
+        if left:
+            self._autograd._toggle_collection_dynamic(enabled, left)
+
+    def _end_pause(self) -> None:
+        if self.pauses_ns and self.pauses_ns[-1][1] == _STILL_PAUSED_NS:
+            self.pauses_ns[-1][1] = time_ns()
 
     def config(self) -> Any:
         """torch's ProfilerConfig."""
@@ -174,7 +194,9 @@ class TorchEngine:
         # torch tells its allocations to the thread that began the profile only, and to none if it covers them all.
         wants = {"verbose": self.options.with_stack, "profile_all_threads": not self.options.profile_memory}
         try:
-            return make(**wants)
+            config = make(**wants)
+            self._covers_all_threads = wants["profile_all_threads"]
+            return config
         except TypeError:  # older torch: threads that start within the block and autograd's only
             return make(verbose=self.options.with_stack)
 

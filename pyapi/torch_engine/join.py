@@ -6,6 +6,7 @@ Pillion's ranges nest by time on their thread, whoever recorded them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,20 +41,35 @@ class Joined(NamedTuple):
     detail: Detail
 
 
-def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns: int, use_device: str | None) -> Joined:
+def join(
+    tables: Tables,
+    trace: TorchTrace,
+    result: Any,
+    *,
+    pid: int,
+    offset_ns: int,
+    use_device: str | None,
+    pauses_ns: Sequence[Sequence[int]] = (),
+) -> Joined:
     """Adds torch's trace to the tables of a recording.
 
     Args:
         result: what the trace was read from; seldom attributes are read when they are asked for.
         offset_ns: torch's clock less CLOCK_MONOTONIC.
+        pauses_ns: beginnings and ends, by torch's clock: operators and ranges that began there are left out.
     """
     texts = AppendedTexts(tables["strings"]["text"].tolist(), trace.texts)
     stack_tables, stack_rows = append_stacks(tables, trace.stacks)
     on_cpu = trace.columns["device_type"] == 0
     on_cpu[trace.memory] = False
     ranges, devices = np.flatnonzero(on_cpu), device_rows(trace, ~on_cpu)
-    threads = _linked_threads(trace, ranges)
     ours = _kept_rows(tables["events"], pid, has_device_work(trace, devices))
+    if pauses_ns:
+        is_function = trace.columns["kind"].isin("python_function")[ranges]
+        ranges = ranges[is_function | ~_paused(trace.columns["start_ns"][ranges], pauses_ns)]
+        start_ns = tables["events"]["start_ns"][ours] + offset_ns
+        ours = ours[(tables["events"]["pid"][ours] != pid) | ~_paused(start_ns, pauses_ns)]
+    threads = _linked_threads(trace, ranges)
     merged, order = _events(tables["events"], ours, trace, ranges, texts, stack_rows, pid, offset_ns)
     is_hidden = _in_order(_joined(np.zeros(len(ours), bool), _taken(trace.hidden, ranges)), order)
     outside = _add_memory(merged, is_hidden, trace, offset_ns)
@@ -61,6 +77,8 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
     row_of_source = np.full(len(trace.hidden), -1)
     row_of_source[ranges] = place[len(ours) :]
     number = _in_order(_joined(_numbers_for(len(ours), trace), _taken(trace.columns["number"], ranges)), order)
+    if len(ours):
+        merged["external_id"] = np.where(merged["external_id"] == 0, number, merged["external_id"])
     own_threads = _torch_threads(tables["events"]["tid"][ours], trace, ranges)
     sources = _in_order(_joined(np.full(len(ours), -1, np.int32), ranges.astype(np.int32)), order)
     moved = np.full(length(tables["events"]) + 1, -1)  # the last, for −1, stays −1
@@ -101,6 +119,11 @@ def join(tables: Tables, trace: TorchTrace, result: Any, *, pid: int, offset_ns:
         read=read,
     )
     return Joined(joined, detail)
+
+
+def _paused(start_ns: Array, pauses_ns: Sequence[Sequence[int]]) -> Array:
+    begins, ends = np.array(pauses_ns, np.int64).T
+    return in_any_interval(begins, ends, start_ns)
 
 
 def _taken(values: Array, rows: Array) -> Array:

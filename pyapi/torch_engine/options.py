@@ -8,11 +8,15 @@ import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pillion._errors import Unavailable
 from pillion.torch_engine.engine import TorchEngine, TorchOptions, torch_autograd
+
+DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 
 def options_of_activities(
@@ -34,6 +38,40 @@ def options_of_activities(
     if not chosen:
         raise AssertionError("No valid profiler activities found")
     return TorchOptions(activities=chosen, activity_filters=filters, use_device=_device(chosen, kinds), **detail)
+
+
+def usable_device(device: str | None, stacklevel: int) -> str | None:
+    """The device, or None with a warning, at ``stacklevel``, where it is none or is not there."""
+    if device is None:
+        return None
+    torch = sys.modules.get("torch") if torch_autograd() is not None else None
+    private = torch._C._get_privateuse1_backend_name() if torch is not None else "privateuseone"
+    if device not in DEVICES and (device != private or private == "privateuseone"):
+        warnings.warn(f"The {device} is not a valid device option.", stacklevel=stacklevel)
+        return None
+    if device in ("cuda", "xpu", "hpu"):
+        module = getattr(torch, device, None)
+        if module is None or not module.is_available():
+            name = device.upper()
+            warnings.warn(f"{name} is not available, disabling {name} profiling", stacklevel=stacklevel)
+            return None
+    return device
+
+
+def usable_options(options: TorchOptions) -> TorchOptions:
+    """The options less a device that is not there, of which torch warns only: programs name CUDA wherever they run.
+
+    Raises:
+        AssertionError: nothing is left.
+    """
+    device = usable_device(options.use_device, stacklevel=5)
+    if device == options.use_device:
+        return options
+    kinds = torch_autograd().ProfilerActivity
+    left = {kinds.CPU} & set(options.activities or ())
+    if not left:
+        raise AssertionError("No activities specified for the profiler")
+    return replace(options, use_device=device, activities=left)
 
 
 def with_events(experimental_config: Any) -> Any:
@@ -69,9 +107,9 @@ def _split(activities: Iterable[Any], kinds: Any) -> tuple[set[Any], dict[Any, s
 
 
 def _device(chosen: set[Any], kinds: Any) -> str | None:
-    for name in ("CUDA", "XPU", "MTIA", "HPU"):
-        if getattr(kinds, name, None) in chosen:
-            return name.lower()
+    for name in DEVICES:
+        if getattr(kinds, name.upper(), None) in chosen:
+            return name
     if getattr(kinds, "PrivateUse1", None) in chosen:
         return str(sys.modules["torch"]._C._get_privateuse1_backend_name())
     return None

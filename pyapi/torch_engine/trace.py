@@ -257,6 +257,24 @@ _GETTERS = {
 }
 
 
+# What torch's getters give for a range without inputs: Pillion's ranges are told alike. Elsewhere it is None.
+_OF_RANGES: dict[str, Callable[[], Any]] = {
+    "concrete_inputs": list,
+    "kwinputs": dict,
+    "_metadata_json": str,
+    "flow_id": int,
+    "flow_type": int,
+    "flow_start": bool,
+    "linked_correlation_id": int,
+    "structured_input_shapes": list,
+    "structured_input_strides": list,
+    "input_dtypes": list,
+    "python_id": lambda: -1,
+    "python_parent_id": lambda: -1,
+    "python_module_id": lambda: -1,
+}
+
+
 def lazy_reader(result: Any, sources: Array) -> Callable[[str], Sequence[Any] | None]:
     """``Detail.read``: attributes of a result for rows that came from its events ``sources`` (−1: from none)."""
     known: dict[str, Sequence[Any] | None] = {}
@@ -268,8 +286,8 @@ def lazy_reader(result: Any, sources: Array) -> Callable[[str], Sequence[Any] | 
             if not reader.has(getter):
                 known[name] = None
             else:
-                values = [*reader.values(getter), None]
-                known[name] = [values[source] for source in sources.tolist()]
+                values, of_range = list(reader.values(getter)), _OF_RANGES.get(name, lambda: None)
+                known[name] = [values[source] if source >= 0 else of_range() for source in sources.tolist()]
         return known[name]
 
     return read
