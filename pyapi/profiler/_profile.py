@@ -279,6 +279,7 @@ class profile(Results):
         if autograd is None:
             return None
         self.kineto_activities, self.profiler_kind = self._activities(autograd), self._kind(autograd)
+        trace_id = self.trace_id  # not self: a recording that runs must not hold a profile that was dropped
         return TorchOptions(
             use_device=self.use_device,
             record_shapes=self.record_shapes,
@@ -291,7 +292,7 @@ class profile(Results):
             activity_filters=self.activity_filters,
             kind=self.profiler_kind,
             timeout_s=self.post_processing_timeout_s,
-            trace_id=lambda: self.trace_id,
+            trace_id=lambda: trace_id,
         )
 
     def _activities(self, autograd: Any) -> set[Any]:

@@ -156,8 +156,8 @@ class TorchEngine:
     def toggle(self, enabled: bool, activities: Iterable[Any]) -> None:
         """Switches some activities off and on while it runs.
 
-        Operators and ranges, Pillion's too, that begin while the CPU is off are left out afterwards: torch cannot switch
-        the CPU on again where it covers all threads.
+        Operators and ranges, Pillion's too, that begin while the CPU is off are left out afterwards: torch cannot
+        switch the CPU on again where it covers all threads.
         """
         chosen, cpu = set(activities), self._autograd.ProfilerActivity.CPU
         if cpu in chosen:

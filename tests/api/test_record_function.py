@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import inspect
+import pickle
 from collections.abc import AsyncGenerator, Generator
+from typing import Any
 
 import pytest
 
@@ -113,3 +116,40 @@ def test_leaving_without_entering_is_an_assertion_error() -> None:
 def test_it_has_no_room_for_attributes() -> None:
     with pytest.raises(AttributeError):
         record_function("x").colour = "red"  # type: ignore[attr-defined]
+
+
+class Numbered(record_function):
+    """A range whose __init__ takes something else."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"number {number}", args="some")
+
+
+def test_a_subclass_may_have_an_init_of_its_own() -> None:
+    with profile(agent="never") as prof:
+        with Numbered(7):
+            pass
+
+        @Numbered(number=11)
+        def work() -> None: ...
+
+        work()
+        work()
+    assert [event.name for event in prof.events()] == ["number 7", "number 11", "number 11"]
+
+
+def test_a_subclass_that_sets_no_name_is_a_range_without_one() -> None:
+    class Nameless(record_function):
+        def __init__(self) -> None: ...
+
+    assert (Nameless().name, Nameless().args) == ("", None)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda entered: pickle.loads(pickle.dumps(entered))])
+@pytest.mark.parametrize("make", [lambda: record_function("kept", "args"), lambda: Numbered(3)])
+def test_a_copy_is_a_range_that_nobody_entered(copied: Any, make: Any) -> None:
+    with make() as entered:
+        made = copied(entered)
+        assert (type(made), made.name, made.args) == (type(entered), entered.name, entered.args)
+        with pytest.raises(AssertionError):
+            made.__exit__(None, None, None)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -152,3 +156,74 @@ def test_emit_itt_is_torchs() -> None:
             ours.emit_itt().__enter__()
     with pytest.raises(RuntimeError, match="not reentrant"):
         emitter.__enter__()
+
+
+def test_a_device_that_is_not_there_is_a_warning() -> None:
+    kinds = torch.profiler.ProfilerActivity
+    if torch.cuda.is_available():
+        pytest.skip("this machine has the device that must be missing")
+    prof = pillion.profile(agent="never", activities=[kinds.CPU, kinds.CUDA])
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA profiling"):
+        prof.start()
+    torch.ones(3)
+    prof.stop()
+    assert [event.name for event in prof.events()] == ["aten::ones", "aten::empty", "aten::fill_"]
+    nothing = pillion.profile(agent="never", activities=[kinds.CUDA])
+    with (
+        pytest.warns(UserWarning, match="not available"),
+        pytest.raises(AssertionError, match="No activities specified"),
+    ):
+        nothing.start()
+
+
+@pytest.mark.parametrize("options", [{}, {"profile_memory": True}])
+def test_the_cpu_can_be_switched_off_and_on(options: dict[str, Any]) -> None:
+    seen = []
+    for module in (theirs, ours):
+        with module.profile(use_kineto=True, **options) as prof:
+            with module.record_function("outer"):
+                prof.toggle_collection_dynamic(False, [torch.profiler.ProfilerActivity.CPU])
+                with module.record_function("off"):
+                    torch.zeros(3)
+                prof.toggle_collection_dynamic(True, [torch.profiler.ProfilerActivity.CPU])
+                with module.record_function("on"):
+                    torch.ones(3)
+            prof.toggle_collection_dynamic(False, [torch.profiler.ProfilerActivity.CPU])
+            torch.arange(3)
+        seen.append([(event.name, event.cpu_parent and event.cpu_parent.name) for event in prof.function_events])
+    assert seen[1] == seen[0]
+    assert {"on", "off"} & {name for name, _ in seen[1]} == {"on"}
+
+
+def test_our_ranges_have_the_fields_of_torchs() -> None:
+    fields = ("concrete_inputs", "kwinputs", "flow_id", "flow_type", "flow_start", "linked_correlation_id")
+    fields += ("structured_input_shapes", "structured_input_strides", "input_dtypes", "python_id", "python_module_id")
+    seen = []
+    for module in (theirs, ours):
+        with module.profile(record_shapes=True) as prof, module.record_function("range"):
+            torch.ones(3)
+        (event,) = (event for event in prof.function_events if event.name == "range")
+        assert event.external_id == event.id > 0
+        seen.append({name: getattr(event, name) for name in fields})
+    assert seen[1] == seen[0]
+
+
+def test_a_list_that_was_pickled_or_copied_has_its_tree() -> None:
+    with ours.profile(record_shapes=True, profile_memory=True) as prof:
+        program(ours)
+    events = prof.function_events
+    for again in (pickle.loads(pickle.dumps(events)), copy.deepcopy(events), copy.copy(events)):
+        assert again.table() == events.table()
+        assert again.key_averages(True).table() == events.key_averages(True).table()
+        assert [event.cpu_parent and event.cpu_parent.id for event in again] == [
+            event.cpu_parent and event.cpu_parent.id for event in events
+        ]
+        assert all(child.cpu_parent is event for event in again for child in event.cpu_children)
+    averages = prof.key_averages()
+    assert pickle.loads(pickle.dumps(averages)).table() == averages.table()
+
+
+def test_an_interpreter_that_ends_inside_a_profile_ends_well() -> None:
+    program = "import torch; from pillion import profiler; p = profiler.profile(); p.__enter__(); torch.ones(3)"
+    ended = subprocess.run([sys.executable, "-c", program], check=False)
+    assert ended.returncode == 0

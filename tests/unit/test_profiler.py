@@ -265,3 +265,28 @@ def test_a_wrong_schedule_is_an_assertion_error(numbers: dict[str, int]) -> None
 def test_without_warm_up_a_schedule_warns() -> None:
     with pytest.warns(UserWarning, match="warmup"):
         pillion.schedule(wait=0, warmup=0, active=1)
+
+
+def test_a_profile_that_was_dropped_while_it_ran_does_not_block_the_next() -> None:
+    profiler.profile().__enter__()
+    prof = profiler.profile()
+    with pytest.warns(ResourceWarning, match="dropped while it ran"):
+        prof.__enter__()
+    with profiler.record_function("next"):
+        pass
+    prof.__exit__(None, None, None)
+    assert [event.name for event in prof.function_events] == ["next"]
+    assert not profiler._is_profiler_enabled
+
+
+def test_a_disabled_profile_leaves_one_that_runs_alone() -> None:
+    with profiler.profile() as prof:
+        with pillion.profile(enabled=False):
+            pass
+        assert profiler._is_profiler_enabled
+        with profiler.record_function("range"):
+            pass
+    assert [event.name for event in prof.function_events] == ["range"]
+    with pillion.profile(enabled=False):
+        pass
+    assert not profiler._is_profiler_enabled
