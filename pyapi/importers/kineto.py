@@ -43,6 +43,7 @@ _KINDS = {
     "mtia_ccp_events": "kernel",
 }
 _MEMORY = "[memory]"
+_WINDOWS = ("", "Spans", "Traces")  # what Kineto writes where others write a process: it tells of the recording
 _COPIED = ("external_id", "correlation", "sequence_nr", "fwd_thread", "shapes", "attributes")
 _SPANS_MAX = 1000
 
@@ -63,6 +64,10 @@ class _Import:
         self._path = path
         self._trace = trace
         self._losses = losses
+        windows = [row for row, text in enumerate(trace.labels) if text in _WINDOWS]
+        is_window = trace.column("flags") & lib.PLN_TRACE_PID_TEXT != 0
+        is_window &= np.isin(trace.column("pid"), windows)
+        self._is_window = is_window
         self._flags = trace.column("flags")
         self._phase = trace.column("phase")
         self._own = own_trace(trace, self._phase, losses)
@@ -71,10 +76,13 @@ class _Import:
 
     def capture(self) -> Capture:
         trace, own = self._trace, self._own
-        spans = self._places("Xi", self._has(lib.PLN_TRACE_PID_TEXT))
+        spans = self._places("Xi", self._is_window)
         metadata = np.flatnonzero(self._phase == ord("M"))
         on_device = self._places("XiI", self._has(lib.PLN_TRACE_DEVICE))
-        host = host_events(trace, self._phase, self._flags, self._losses)
+        # Other tools name processes: what is said of those is of the host, as what has a number is.
+        flags = self._flags.copy()
+        flags[~self._is_window] &= ~flags.dtype.type(lib.PLN_TRACE_PID_TEXT)
+        host = host_events(trace, self._phase, flags, self._losses)
         threads = self._threads()
         tables, stacks = self._stacks()
         events = self._events(host, threads, stacks)

@@ -29,7 +29,7 @@ class Threads(NamedTuple):
         """Number the threads.
 
         Numbers that do not fit, as a pthread's handle, keep their low bits, those below 0 as process ids are 0: no
-        process. A thread that is named gets a number that is free.
+        process, and so is a process that is named. A thread that is named gets a number that is free.
 
         Args:
             pid, tid: int64.
@@ -58,7 +58,7 @@ def _numbers(found: list[list[int]], texts: list[str]) -> tuple[Array, dict[tupl
     for place in sorted(range(len(found)), key=lambda place: (found[place][3], not 0 <= found[place][1] <= _U32)):
         pid, tid, pid_text, tid_text = found[place]
         pid = pid & _U32 if pid >= 0 and not pid_text else 0
-        name = texts[tid] if tid_text else ""
+        name = " ".join(texts[row] for row, is_text in ((found[place][0], pid_text), (tid, tid_text)) if is_text)
         tid = tid & _U32
         if tid_text or (pid, tid) in used:
             tid = free.get(pid, 1)

@@ -215,6 +215,20 @@ def test_threads_of_any_number_are_kept_apart(tmp_path: Path) -> None:
     assert (lost.columns["events"]["pid"].tolist(), lost.columns["events"]["category"][0]) == ([0], "overhead")
 
 
+def test_processes_that_are_named_are_of_the_host(tmp_path: Path) -> None:
+    """torch's EventList writes "CPU functions" where others have a number."""
+    named = [
+        {"ph": "X", "name": pid, "pid": pid, "tid": 7, "ts": 1, "dur": 2, "args": {}} for pid in ("CPU", "Spans", "x")
+    ]
+    capture = trace(tmp_path, [*named, op("numbered", 1, 2, pid=3)])
+    assert sorted(names(capture)) == ["CPU", "numbered", "x"]
+    events = capture.columns["events"]
+    assert sorted(events["pid"].tolist()) == [0, 0, 3]
+    assert len(set(zip(events["pid"].tolist(), events["tid"].tolist()))) == 3
+    assert {"CPU", "x"} <= set(capture.columns["threads"]["name"].tolist())
+    assert losses(capture) == {}
+
+
 def test_times_that_cannot_be_are_counted(tmp_path: Path) -> None:
     events = [
         op("good", 5, 1),
