@@ -21,6 +21,9 @@
 #define PERIOD_NONE_NS 20000000u
 #define PERIOD_STEP_NS 100000u /* from SOME to NONE in two seconds */
 #define BUSY_PERCENT 3 /* of the fullest ring */
+#define BUSY_PAUSE_NS \
+    200000 /* with BUSY_TRIES 20 ms: a refusal takes microseconds, and longer where its thread is preempted */
+#define BUSY_TRIES 100
 #define REGION_NUMBER 1 /* the only region of its spool */
 
 static struct {
@@ -74,6 +77,17 @@ static void close_session(void) {
     self.sink = (struct pln_sink){0};
 }
 
+/* An agent that declines the region, which has just been announced, has it for a moment. */
+static int begin(void) {
+    const struct timespec pause = {.tv_nsec = BUSY_PAUSE_NS};
+    int error = pln_reader_begin(self.reader, PLN_CONSUMER_SELF);
+    for (unsigned tries = 0; error == -EBUSY && tries < BUSY_TRIES; tries++) {
+        nanosleep(&pause, NULL);
+        error = pln_reader_begin(self.reader, PLN_CONSUMER_SELF);
+    }
+    return error;
+}
+
 static int open_session(int spool_fd) {
     int error = 0;
     self.sink.fd = fcntl(spool_fd, F_DUPFD_CLOEXEC, 3);
@@ -82,7 +96,7 @@ static int open_session(int spool_fd) {
     self.reader = pln_reader_open(pln_region_fd(), (uint32_t)getpid(), REGION_NUMBER, &error);
     if (self.reader == NULL)
         return -error;
-    error = pln_reader_begin(self.reader, PLN_CONSUMER_SELF);
+    error = begin();
     if (error != 0)
         return error;
     self.stop = false;
