@@ -21,8 +21,8 @@
 #define PERIOD_NONE_NS 20000000u
 #define PERIOD_STEP_NS 100000u /* from SOME to NONE in two seconds */
 #define BUSY_PERCENT 3 /* of the fullest ring */
-#define BUSY_PAUSE_NS \
-    200000 /* with BUSY_TRIES 20 ms: a refusal takes microseconds, and longer where its thread is preempted */
+/* Together 20 ms: a refusal takes microseconds, and longer where the agent is preempted in the middle. */
+#define BUSY_PAUSE_NS 200000
 #define BUSY_TRIES 100
 #define REGION_NUMBER 1 /* the only region of its spool */
 
