@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pillion.importers.losses import Losses
 CUPTI = "CUPTI_ACTIVITY_KIND_"
 
 
-class DatabaseImport:
+class DatabaseImport(ABC):
     """One import; a subclass says where its texts are and makes the capture.
 
     Attributes:
@@ -43,9 +44,9 @@ class DatabaseImport:
         with Database(path, losses) as database:
             return cls(database, losses).capture()
 
+    @abstractmethod
     def capture(self) -> Capture:
         """Everything that the database holds."""
-        raise NotImplementedError
 
     def _has(self, table: str, *columns: str) -> bool:
         """Whether there is a table with these columns; it is read then."""
@@ -54,9 +55,9 @@ class DatabaseImport:
         self._read.add(table)
         return True
 
+    @abstractmethod
     def _pids_of_devices(self, table: str, count: int) -> Array:
         """The process that started each row's work."""
-        raise NotImplementedError
 
     def _device_rows(self, table: str, extra: tuple[str, ...]) -> tuple[dict[str, Array], Columns]:
         """Columns as the database has them, and those of activities."""
