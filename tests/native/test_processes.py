@@ -193,3 +193,25 @@ lib.pln_begin(with_token, 0, 0, 0)
 print(ffi.errno)
 """
     assert alone(code, PILLION_RECORD="1") == 42
+
+
+def test_recording_oneself_waits_out_a_moment_in_which_another_has_the_region(alone: Callable[..., Any]) -> None:
+    """As an agent has it that declines it."""
+    code = """
+import threading
+assert lib.pln_setup() == 0
+results = set()
+for _ in range(53):
+    reader = lib.pln_reader_open(lib.pln_region_fd(), os.getpid(), 1, ffi.new("int *"))
+    assert lib.pln_reader_begin(reader, lib.PLN_CONSUMER_AGENT) == 0
+    moment = threading.Thread(target=lib.pln_reader_end, args=(reader, ffi.NULL, 0))
+    spool_fd = os.memfd_create("spool")
+    moment.start()
+    results.add(lib.pln_self_start(spool_fd))
+    moment.join()
+    lib.pln_self_stop(ffi.new("struct pln_sink *"), ffi.NULL, 0)
+    lib.pln_reader_close(reader)
+    os.close(spool_fd)
+print(results)
+"""
+    assert alone(code) == {0}
