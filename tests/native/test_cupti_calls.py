@@ -66,11 +66,23 @@ print((told(recording), recording.losses, bool(ends[0] <= ends[1] <= ends[2])))
 """) == ([("cuMemAlloc_v2", 7, 1), ("cudaMalloc", 7, 0), ("cuMemAlloc_v2", 8, 0)], {}, True)
 
 
+def test_ends_alone_are_those_of_calls_in_progress_when_the_session_began(with_gpu: Any) -> None:
+    assert with_gpu("""
+driver = Driver()
+with Recording() as recording:
+    tell(ENTER, 243, 7) # made by the runtime call that was in progress
+    tell(EXIT, 243, 7)
+    tell(EXIT, 20, 7, b"cudaMalloc_v3020", RUNTIME)
+    tell(EXIT, 20, 6, b"cudaMalloc_v3020", RUNTIME)
+starts = recording.calls["start_ns"]
+print((told(recording), recording.losses, bool(starts[2] == starts[1] < starts[0])))
+""") == ([("cuMemAlloc_v2", 7, 0), ("cudaMalloc", 7, 0), ("cudaMalloc", 6, 0)], {}, True)
+
+
 def test_an_end_without_a_beginning_ends_nothing(with_gpu: Any) -> None:
     assert with_gpu("""
 driver = Driver()
 with Recording() as recording:
-    tell(EXIT, 243, 5)
     tell(ENTER, 243, 7)
     tell(EXIT, 243, 6)
     tell(EXIT, 245, 7, b"cuMemFree_v2")

@@ -17,7 +17,7 @@ LIBRARY = PACKAGE / "libpillion.so"
 PROLOGUE = f"""
 import ctypes, sys
 sys.path.insert(0, {str(Path(__file__).parent.parent / "targets")!r})
-from cuda_driver import Cupti, Driver, Recording
+from cuda_driver import Cupti, Driver, Recording, is_waiting
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
 
@@ -137,7 +137,6 @@ def test_a_call_that_waits_for_the_device_keeps_cupti_from_nobody_and_does_not_e
 ) -> None:
     subscribed, finalized, after, calls = with_gpu("""
 import threading
-SLEEPING = ("35", "230", "101", "115") # nanosleep and clock_nanosleep: so the stand-in waits for its device
 driver, cupti, other = Driver(), Cupti(), Other()
 driver.duration_ns.value = 700_000_000
 
@@ -153,7 +152,7 @@ thread = threading.Thread(target=wait)
 with Recording() as recording:
     thread.start()
     launched.wait()
-    while open(f"/proc/self/task/{thread.native_id}/syscall").read().split()[0] not in SLEEPING:
+    while not is_waiting(thread):
         pass
     finalized = cupti.number("finalized")
     lib.pln_cupti_step_aside(lib.PLN_CUPTI_ASIDE)

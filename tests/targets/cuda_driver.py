@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import threading
 
 import numpy as np
 
@@ -13,6 +14,15 @@ BLOCK = np.dtype(STRUCTS["pln_block"].dtype_spec())
 RANGE = np.dtype(STRUCTS["pln_range"].dtype_spec())
 ACTIVITY = np.dtype(STRUCTS["pln_activity"].dtype_spec())
 KERNEL = 10
+
+
+SLEEPING = ("35", "230")  # nanosleep and clock_nanosleep: so the stand-in waits for its device
+
+
+def is_waiting(thread: threading.Thread) -> bool:
+    """Whether it is in a call that waits for the device."""
+    with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
+        return file.read().split()[0] in SLEEPING
 
 
 class Driver:
@@ -91,6 +101,10 @@ class Recording:
             everything["source"] == CONSTANTS["PLN_SOURCE_CUDA"]
         )
         self.calls = everything[is_call]
+        unfinished = (everything["kind"] == CONSTANTS["PLN_RANGE"]) & (
+            everything["flags"] & CONSTANTS["PLN_UNFINISHED"] != 0
+        )
+        self.unfinished = int(unfinished.sum())  # ranges: their calls are not told
         self.activities = everything[everything["kind"] == CONSTANTS["PLN_ACTIVITY"]].view(ACTIVITY)
         self.kernels = self.activities[self.activities["activity"] == KERNEL]
         self.notices = [self.text(name) for name in everything["name"][everything["kind"] == CONSTANTS["PLN_NOTICE"]]]
@@ -105,5 +119,13 @@ class Recording:
 
     def linked(self) -> int:
         """Kernels whose call is there."""
+        return int(self._is_linked().sum())
+
+    def unlinked(self) -> tuple[int, int]:
+        """Kernels whose call is not there: of calls that CUPTI knew, and of calls in which it came to the process."""
+        known = self.kernels["correlation"] != 0
+        return int((known & ~self._is_linked()).sum()), int((~known).sum())
+
+    def _is_linked(self) -> np.ndarray:
         value = self.kernels["epoch"].astype(np.uint64) << np.uint64(32) | self.kernels["correlation"]
-        return int(np.isin(value, self.calls["value"]).sum())
+        return np.isin(value, self.calls["value"])

@@ -102,8 +102,9 @@ static void begin(void) {
     if (cupti_api.set_thread_ids != NULL)
         (void)cupti_api.set_thread_ids(CUPTI_SYSTEM_THREAD_IDS);
     cupti_reading_begin(session.epoch);
-    cupti_calls_begin(session.epoch);
-    enable_calls(subscriber); /* first, so that work has its call */
+    cupti_calls_prepare();
+    enable_calls(subscriber);
+    cupti_calls_begin(session.epoch); /* before the activities, so that work has its call */
     cupti_activities_begin();
     session.lent = false;
     session.runs = true;

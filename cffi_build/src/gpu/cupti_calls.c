@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "../clock.h"
 #include "../job/process.h"
 #include "cupti_api.h"
 #include "cupti_detach.h"
@@ -28,6 +29,7 @@ struct stack {
     bool used;          /* by a thread that lives */
     uint32_t epoch;     /* of its levels: others are void */
     uint32_t depth;     /* may exceed LEVELS: those have no level; the control thread reads it */
+    uint32_t heard;     /* correlation of the first call of the epoch whose beginning was heard; 0: none yet */
     struct level levels[LEVELS];
 };
 
@@ -35,6 +37,7 @@ static struct {
     uint32_t epoch;
     uint32_t generation; /* of the region in which it began */
     bool records;
+    uint64_t begin_ns;    /* of the session; 0: it is being prepared, and callbacks come that nobody wants */
     struct stack *stacks; /* of all threads, also of those that are gone: a later one takes theirs */
 } calls;
 
@@ -102,6 +105,7 @@ static struct stack *get_stack(void) {
     uint32_t epoch = __atomic_load_n(&calls.epoch, __ATOMIC_RELAXED);
     if (PLN_UNLIKELY(stack->epoch != epoch)) {
         end_from(stack, 0); /* their ends were not told, CUPTI was gone by then */
+        stack->heard = 0;
         __atomic_store_n(&stack->epoch, epoch, __ATOMIC_RELAXED);
     }
     return stack;
@@ -134,6 +138,8 @@ static void enter(uint32_t domain, uint32_t id, const struct cupti_call *call) {
             __atomic_fetch_add(&pln_process.region->lost_threads, 1, __ATOMIC_RELAXED);
         return;
     }
+    if (PLN_UNLIKELY(stack->heard == 0))
+        stack->heard = call->correlation;
     uint32_t depth = stack->depth;
     __atomic_store_n(&stack->depth, depth + 1, __ATOMIC_RELAXED);
     if (PLN_UNLIKELY(depth >= LEVELS)) {
@@ -160,21 +166,41 @@ static struct level *find(struct stack *stack, uint32_t domain, uint32_t id, uin
     return NULL;
 }
 
-/* An end whose beginning we do not know is that of a call that began before the session, or too deep. */
+static void end(struct stack *stack, struct level *level, const struct cupti_call *call) {
+    if (PLN_UNLIKELY(call->result != NULL && *call->result != 0) && level->token.ring != NULL)
+        level->token.args = cupti_error_id(*call->result);
+    end_from(stack, (uint32_t)(level - stack->levels));
+}
+
+/* Correlations rise. A driver call has that of the runtime call which makes it. */
+static bool began_before_the_session(const struct stack *stack, uint32_t domain, uint32_t correlation) {
+    return stack->depth == 0 && (stack->heard == 0 || correlation < stack->heard ||
+                                 (correlation == stack->heard && domain == CUPTI_RUNTIME));
+}
+
+/* Of a call that was in progress when the session began we hear only the end. What it launched may be recorded, so it is
+ * as well: as long as the session has lasted. */
+static void end_unheard_of(struct stack *stack, uint32_t domain, uint32_t id, const struct cupti_call *call) {
+    uint64_t begin_ns = __atomic_load_n(&calls.begin_ns, __ATOMIC_RELAXED);
+    enter(domain, id, call);
+    struct level *level = find(stack, domain, id, call->correlation);
+    if (level == NULL)
+        return;
+    level->token.start_ns = begin_ns;
+    end(stack, level, call);
+}
+
 static void leave(uint32_t domain, uint32_t id, const struct cupti_call *call) {
     struct stack *stack = get_stack();
     if (stack == NULL)
         return;
     struct level *level = find(stack, domain, id, call->correlation);
-    if (PLN_UNLIKELY(level == NULL)) {
-        if (stack->depth > LEVELS)
-            __atomic_store_n(&stack->depth, stack->depth - 1, __ATOMIC_RELAXED);
-    } else {
-        uint32_t depth = (uint32_t)(level - stack->levels);
-        if (PLN_UNLIKELY(call->result != NULL && *call->result != 0) && level->token.ring != NULL)
-            level->token.args = cupti_error_id(*call->result);
-        end_from(stack, depth);
-    }
+    if (PLN_LIKELY(level != NULL))
+        end(stack, level, call);
+    else if (stack->depth > LEVELS) /* it is too deep to have a level */
+        __atomic_store_n(&stack->depth, stack->depth - 1, __ATOMIC_RELAXED);
+    else if (began_before_the_session(stack, domain, call->correlation))
+        end_unheard_of(stack, domain, id, call);
     if (stack->depth == 0)
         cupti_detach_at_exit();
 }
@@ -189,6 +215,8 @@ void cupti_calls_callback(void *user, uint32_t domain, uint32_t id, const void *
     }
     if (PLN_UNLIKELY(domain != CUPTI_RUNTIME && domain != CUPTI_DRIVER))
         return;
+    if (PLN_UNLIKELY(__atomic_load_n(&calls.begin_ns, __ATOMIC_ACQUIRE) == 0)) /* pairs with cupti_calls_begin() */
+        return;
     const struct cupti_call *call = data;
     if (call->site == CUPTI_ENTER)
         enter(domain, id, call);
@@ -198,10 +226,15 @@ void cupti_calls_callback(void *user, uint32_t domain, uint32_t id, const void *
 
 /* ---- begin and end ---- */
 
-void cupti_calls_begin(uint32_t epoch) {
+void cupti_calls_prepare(void) {
+    __atomic_store_n(&calls.begin_ns, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&calls.generation, pln_process.generation, __ATOMIC_RELAXED);
+}
+
+void cupti_calls_begin(uint32_t epoch) {
     __atomic_store_n(&calls.epoch, epoch, __ATOMIC_RELAXED);
     __atomic_store_n(&calls.records, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&calls.begin_ns, pln_now_ns(), __ATOMIC_RELEASE); /* now the callbacks may look at the others */
 }
 
 void cupti_calls_end(void) {

@@ -8,7 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on calls are recorded; they and activities get this epoch. */
+/* Callbacks may be switched on and off: until cupti_calls_begin() they are ignored, so that none begins a call whose end
+ * is switched off meanwhile. */
+void cupti_calls_prepare(void);
+
+/* From now on calls are recorded, also those in progress; they and activities get this epoch. */
 void cupti_calls_begin(uint32_t epoch);
 
 /* No call is recorded any more; those that are open end when they end. */
