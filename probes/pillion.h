@@ -175,24 +175,24 @@ struct pln_open {
 };
 
 /* A ring: this header at the start of a PLN_RING_HEADER-sized area, the records behind it.
- * The producer alone writes the second cache line, the consumer alone the third.
+ * The producer alone writes the second cache line, all that a record needs, the consumer alone the third.
  * Emitted by the thread = head + sum of lost; delivered = tail once drained. */
 struct pln_ring {
     uint32_t state; /* PLN_RING_* */
-    uint32_t tid;
+    uint32_t pad0;
     uint64_t claimed_ns;
     char comm[16];
-    uint8_t pad0[32];
+    uint8_t pad1[32];
 
     uint64_t head; /* records ever written; release store, pairs with the consumer's acquire load */
     uint32_t seq; /* ranges ever begun */
     uint32_t depth; /* open ranges; entries below min(depth, PLN_OPEN_MAX) of open[] are valid */
     uint32_t busy; /* the producer is between two stores: a signal handler that finds it set counts a loss */
     uint32_t session; /* the one in which the thread last told its name */
-    uint64_t emitted; /* attempts, whether written or lost */
+    uint64_t limit; /* records below it have a slot: the capacity above the tail that the producer saw last */
     uint64_t last_ns; /* of the last record */
-    uint64_t base; /* record i is in slot (i - base) % ring_records; changes only while the ring is empty */
-    uint8_t pad2[16];
+    uint32_t tid;
+    uint8_t pad2[20];
 
     uint64_t tail; /* records consumed; release store, pairs with the producer's acquire load */
     uint8_t pad3[56];

@@ -14,19 +14,10 @@
 
 /* A range between its begin and its end, in the caller's memory. It may end on another thread. */
 struct pln_token {
-    struct pln_ring *ring; /* where it began; NULL: it did not, and its end does nothing */
-    uint64_t start_ns;
-    uint32_t name;
-    uint32_t args;
-    uint32_t seq;
-    uint32_t parent;
-    uint32_t tid;
-    uint32_t generation; /* of the region: the token is void in a fork child */
-    uint16_t depth;
-    uint16_t source;
-    uint32_t recorded; /* 0: only tracers asked for it when it began */
-    uint32_t scope;    /* this and value go into the record; set after pln_begin() */
-    uint64_t value;
+    struct pln_ring *ring;  /* where it began; NULL: it did not, and its end does nothing */
+    uint32_t generation;    /* of the region: the token is void in a fork child */
+    uint32_t recorded;      /* 0: only tracers asked for it when it began */
+    struct pln_range range; /* the record to be; args, value and scope may be set after pln_begin() */
 };
 
 /* Makes the region now instead of at the first range. Returns 0, or -errno: recording is unavailable for good. */

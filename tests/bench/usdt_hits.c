@@ -20,7 +20,7 @@ __attribute__((noinline)) static void launch(uint32_t name, int probed) {
     struct pln_token token = {0};
     pln_begin(&token, name, 0, PLN_SOURCE_CUDA);
     if (probed)
-        pln_probe_launch(token.seq, name);
+        pln_probe_launch(token.range.seq, name);
     pln_end(&token);
 }
 

@@ -55,9 +55,8 @@ for _ in range({COUNT}):
     collector.end()
     delivered = len(collector.spool.records()) + len(collector.spool.records("PLN_THREAD"))
     (ring,) = collector.rings()
-    assert ring["emitted"] == COUNT + 1
-    assert ring["emitted"] == ring["head"] + sum(ring["lost"])
-    assert delivered + collector.losses()[RANGE] == ring["emitted"]
+    assert ring["head"] + sum(ring["lost"]) == COUNT + 1
+    assert delivered + collector.losses()[RANGE] == COUNT + 1
     assert collector.losses()[RANGE] > 0
 
 
@@ -86,8 +85,7 @@ def test_signal_handlers_may_make_ranges(
     collector.end()
     (ring,) = collector.rings()
     thread_record = 1
-    assert ring["emitted"] == attempts + thread_record
-    assert ring["emitted"] == ring["head"] + sum(ring["lost"])
+    assert ring["head"] + sum(ring["lost"]) == attempts + thread_record
     assert ring["depth"] == 0
 
 

@@ -12,8 +12,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pillion._native import lib
+from pillion._native import ffi, lib
 from pillion._range import _Range
 from pillion_probes import CONSTANTS
 
@@ -196,6 +198,15 @@ def test_an_equal_name_has_an_equal_id() -> None:
     ids = [lib.pln_intern(text, len(text)) for text in texts]
     assert len(set(ids)) == len(texts)
     assert ids == [lib.pln_intern(text, len(text)) for text in texts]
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda text: text.replace(b"\0", b"x")), min_size=1), st.integers(0, 7))
+def test_an_address_is_asked_again_and_again_whatever_text_it_holds(texts: list[bytes], offset: int) -> None:
+    place = ffi.new("char[]", 64)
+    for text in texts:
+        for held in (text, text[:-1], text + b"y", text):
+            ffi.memmove(place + offset, held + b"\0", len(held) + 1)
+            assert lib.pln_intern_cached(place + offset) == lib.pln_intern(held, len(held))
 
 
 @pytest.mark.parametrize("arguments", [(3,), (None,), (b"x",), ("x", 3)])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import struct
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +25,7 @@ from pillion._range import _Range
 from pillion_probes import CONSTANTS, STRUCTS
 
 REGION, RING = STRUCTS["pln_region"], STRUCTS["pln_ring"]
+OPEN, RANGE = (np.dtype(STRUCTS[name].dtype_spec()) for name in ("pln_open", "pln_range"))
 PAGE = 4096
 RING_RECORDS = 64
 STRIDE = PAGE + RING_RECORDS * CONSTANTS["PLN_RECORD_SIZE"]
@@ -83,6 +87,40 @@ def _open_error(fd: int) -> int:
     if reader:
         lib.pln_reader_close(reader)
     return int(error[0])
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_range_that_its_thread_ends_in_the_same_moment_as_the_session_is_recorded_once(in_time: bool) -> None:
+    """The thread has seen its range open, is interrupted, and ends what the reader has closed meanwhile."""
+    with _forged(SANE) as fd, os.fdopen(os.memfd_create("spool"), "w+b") as spool:
+        region = mmap.mmap(fd, os.fstat(fd).st_size)
+        ring = np.frombuffer(region, np.dtype(RING.dtype_spec()), 1, 2 * PAGE)
+        entry = np.frombuffer(region, OPEN, 1, 2 * PAGE + CONSTANTS["PLN_OPEN_OFFSET"])
+        record = np.frombuffer(region, RANGE, 1, 2 * PAGE + CONSTANTS["PLN_RING_HEADER"])
+
+        def end_range() -> None:
+            while entry["seq"] != 0:
+                pass
+            record["kind"], record["tid"], record["seq"] = CONSTANTS["PLN_RANGE"], 7, 3
+            ring["head"], ring["busy"] = 1, 0
+
+        sink = ffi.new("struct pln_sink *", {"fd": spool.fileno()})
+        reader = lib.pln_reader_open(fd, 1, 1, ffi.new("int *"))
+        thread = threading.Thread(target=end_range)
+        assert lib.pln_reader_begin(reader, lib.PLN_CONSUMER_AGENT) == 0
+        entry["seq"], entry["start_ns"] = 3, time.monotonic_ns()
+        ring["tid"], ring["depth"], ring["busy"] = 7, 1, in_time
+        if in_time:
+            thread.start()
+        lib.pln_reader_end(reader, [sink], 1)
+        if not in_time:
+            thread.start()
+        thread.join()
+        assert sink.records == 1
+        assert lib.pln_reader_begin(reader, lib.PLN_CONSUMER_AGENT) == 0
+        lib.pln_reader_end(reader, [sink], 1)
+        lib.pln_reader_close(reader)
+        assert sink.records == 1
 
 
 def test_a_sane_region_opens() -> None:

@@ -13,9 +13,9 @@ LAUNCHES = 101
 def launch_here(name: int) -> int:
     token = ffi.new("struct pln_token *")
     lib.pln_begin(token, name, 0, lib.PLN_SOURCE_CUDA)
-    lib.pln_probe_launch(token.seq, name)
+    lib.pln_probe_launch(token.range.seq, name)
     lib.pln_end(token)
-    return int(token.seq)
+    return int(token.range.seq)
 
 
 def main() -> None:

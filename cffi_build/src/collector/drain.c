@@ -51,7 +51,7 @@ static void write_records(struct pln_reader *reader, const struct iovec *pieces,
             write_block(sinks[i], &block, pieces, piece_count);
 }
 
-void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, unsigned record_count,
+void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, size_t record_count,
                       struct pln_sink **sinks, unsigned count) {
     struct iovec piece = {(void *)records, record_count * sizeof *records};
     if (record_count > 0)
@@ -82,6 +82,8 @@ static void write_strings(struct pln_reader *reader, struct pln_sink *sink) {
 static void add_ring(struct pln_reader *reader, struct ring_reader *ring, struct batch *batch) {
     uint64_t capacity = reader->geometry.ring_records;
     ring->head = __atomic_load_n(&ring->ring->head, __ATOMIC_ACQUIRE); /* pairs with the release in record.c */
+    if (ring->head > ring->end)
+        ring->head = ring->end;
     uint64_t fresh = ring->head - ring->tail;
     if (fresh > capacity) { /* also a head that went back */
         reader->corrupt++;

@@ -171,7 +171,7 @@ void pln_reader_map_rings(struct pln_reader *reader) {
         unsigned last = reader->stretch_count - 1;
         uint64_t place = reader->ring_count - ((1u << last) - 1);
         struct pln_ring *ring = (struct pln_ring *)(reader->stretches[last] + place * geometry->ring_stride);
-        reader->rings[reader->ring_count++] = (struct ring_reader){.ring = ring};
+        reader->rings[reader->ring_count++] = (struct ring_reader){.ring = ring, .end = UINT64_MAX};
     }
 }
 

@@ -16,6 +16,7 @@ struct ring_reader {
     uint64_t tail;         /* ours; the one in the ring is only for the producer to see */
     uint64_t given_back;   /* what we last stored there: tail, or less by a part of a page */
     uint64_t head;         /* as of the drain in progress */
+    uint64_t end;          /* records from here on come after the session; UINT64_MAX while it goes on */
     uint64_t lost_before[PLN_KINDS];
 };
 
@@ -47,7 +48,7 @@ void pln_reader_map_rings(struct pln_reader *reader);
 /* drain.c. A ring's slots up to tail are the producer's again. */
 void pln_reader_give_back(struct ring_reader *ring, uint64_t tail);
 int64_t pln_reader_copy(struct pln_reader *reader, struct pln_sink **sinks, unsigned count);
-void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, unsigned record_count,
+void pln_reader_write(struct pln_reader *reader, const struct pln_range *records, size_t record_count,
                       struct pln_sink **sinks, unsigned count);
 
 #endif

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ static bool is_gone(const struct pln_region *region, uint32_t pid, uint32_t kind
 static void start_ring(struct ring_reader *ring, bool from_creation, uint64_t capacity) {
     ring->head = __atomic_load_n(&ring->ring->head, __ATOMIC_ACQUIRE); /* pairs with the release in record.c */
     ring->tail = from_creation && ring->head <= capacity ? 0 : ring->head;
+    ring->end = UINT64_MAX;
     pln_reader_give_back(ring, ring->tail);
     for (unsigned kind = 0; kind < PLN_KINDS; kind++)
         ring->lost_before[kind] = from_creation ? 0 : __atomic_load_n(&ring->ring->lost[kind], __ATOMIC_RELAXED);
@@ -95,16 +97,36 @@ int64_t pln_reader_drain(pln_reader *reader, struct pln_sink **sinks, unsigned c
     return pln_reader_copy(reader, sinks, count);
 }
 
-/* Takes the open ranges of a ring that its thread has not ended, as records. */
-static unsigned close_open(const struct pln_reader *reader, struct ring_reader *reading, uint64_t now_ns,
-                           struct pln_range *records) {
-    struct pln_ring *ring = reading->ring;
+/* Open ranges that a session's end takes from their threads, as records; those of a ring are neighbours. */
+struct closed {
+    struct pln_range *ranges;
+    uint32_t *rings; /* of each */
+    size_t count;
+    size_t room;
+};
+
+/* For as many as a ring may have. Without memory their threads keep them. */
+static bool make_room(struct closed *closed) {
+    if (closed->room - closed->count >= PLN_OPEN_MAX)
+        return true;
+    size_t room = 2 * closed->room + PLN_OPEN_MAX;
+    struct pln_range *ranges = realloc(closed->ranges, room * sizeof *ranges);
+    closed->ranges = ranges != NULL ? ranges : closed->ranges;
+    uint32_t *rings = realloc(closed->rings, room * sizeof *rings);
+    closed->rings = rings != NULL ? rings : closed->rings;
+    if (ranges == NULL || rings == NULL)
+        return false;
+    closed->room = room;
+    return true;
+}
+
+static void close_open(const struct pln_reader *reader, uint32_t index, uint64_t now_ns, struct closed *closed) {
+    struct pln_ring *ring = reader->rings[index].ring;
     struct pln_open *open = (struct pln_open *)((char *)ring + PLN_OPEN_OFFSET);
     /* Acquire, pairs with the release in record.c: entries below depth are whole. */
     uint32_t depth = __atomic_load_n(&ring->depth, __ATOMIC_ACQUIRE);
     uint32_t tid = __atomic_load_n(&ring->tid, __ATOMIC_RELAXED);
     uint32_t parent = 0;
-    unsigned count = 0;
     if (depth > PLN_OPEN_MAX)
         depth = PLN_OPEN_MAX;
     for (uint32_t i = 0; i < depth; i++) {
@@ -125,10 +147,39 @@ static unsigned close_open(const struct pln_reader *reader, struct ring_reader *
         if (seq == 0 || range.start_ns < reader->session_start_ns || range.start_ns > now_ns)
             continue;
         /* Whoever closes it reports it: the other half of pln_close() in process.h. */
-        if (__atomic_compare_exchange_n(&open[i].seq, &seq, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-            records[count++] = range;
+        if (!__atomic_compare_exchange_n(&open[i].seq, &seq, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            continue;
+        closed->rings[closed->count] = index;
+        closed->ranges[closed->count++] = range;
     }
-    return count;
+}
+
+/* Whether a ring has, not drained yet, the range's record: its thread was about to write it when we closed it. */
+static bool is_recorded(const struct pln_reader *reader, const struct ring_reader *ring,
+                        const struct pln_range *range) {
+    uint64_t mask = reader->geometry.ring_records - 1;
+    const struct pln_range *records = (const struct pln_range *)((const char *)ring->ring + PLN_RING_HEADER);
+    for (uint64_t at = ring->tail; at < ring->end && at - ring->tail <= mask; at++) {
+        const struct pln_range *record = &records[at & mask];
+        if (record->kind == PLN_RANGE && record->seq == range->seq && record->tid == range->tid)
+            return true;
+    }
+    return false;
+}
+
+/* What comes into the rings from now on is not of the session. */
+static void fix_ends(struct pln_reader *reader) {
+    for (uint32_t i = 0; i < reader->ring_count; i++)
+        reader->rings[i].end =
+            __atomic_load_n(&reader->rings[i].ring->head, __ATOMIC_ACQUIRE); /* pairs as in drain.c */
+}
+
+static void drop_recorded(const struct pln_reader *reader, struct closed *closed) {
+    size_t kept = 0;
+    for (size_t i = 0; i < closed->count; i++)
+        if (!is_recorded(reader, &reader->rings[closed->rings[i]], &closed->ranges[i]))
+            closed->ranges[kept++] = closed->ranges[i];
+    closed->count = kept;
 }
 
 /* Waits, not for ever, until no producer is between closing a range and writing it. */
@@ -158,12 +209,15 @@ void pln_reader_end(pln_reader *reader, struct pln_sink **sinks, unsigned count)
     uint64_t now_ns = pln_now_ns();
     __atomic_store_n(&region->recording, 0, __ATOMIC_SEQ_CST);
     pln_ring_bell(region);
-    for (uint32_t i = 0; i < reader->ring_count; i++) {
-        struct pln_range records[PLN_OPEN_MAX];
-        unsigned open = close_open(reader, &reader->rings[i], now_ns, records);
-        pln_reader_write(reader, records, open, sinks, count);
-    }
+    struct closed closed = {0};
+    for (uint32_t i = 0; i < reader->ring_count && make_room(&closed); i++)
+        close_open(reader, i, now_ns, &closed);
     await_stragglers(reader, now_ns + STRAGGLERS_NS);
+    fix_ends(reader);
+    drop_recorded(reader, &closed);
+    pln_reader_write(reader, closed.ranges, closed.count, sinks, count);
+    free(closed.ranges);
+    free(closed.rings);
     pln_reader_copy(reader, sinks, count);
     for (uint32_t i = 0; i < reader->ring_count; i++)
         pln_reader_give_back(&reader->rings[i], reader->rings[i].tail);

@@ -123,16 +123,16 @@ static bool within_launch(const struct stack *stack, uint32_t depth) {
 static void begin(struct stack *stack, struct level *level, uint32_t depth, const struct cupti_call *call) {
     struct cupti_function function = cupti_function(level->domain, level->id, call->function);
     pln_begin(&level->token, function.name, 0, PLN_SOURCE_CUDA);
-    level->token.value = (uint64_t)stack->epoch << 32 | call->correlation;
-    level->token.scope = level->domain == CUPTI_RUNTIME ? PLN_CUDA_RUNTIME : PLN_CUDA_DRIVER;
+    level->token.range.value = (uint64_t)stack->epoch << 32 | call->correlation;
+    level->token.range.scope = level->domain == CUPTI_RUNTIME ? PLN_CUDA_RUNTIME : PLN_CUDA_DRIVER;
     level->launches = function.launches && !within_launch(stack, depth);
     if (level->launches && level->token.ring != NULL)
-        pln_probe_launch(level->token.seq, function.name);
+        pln_probe_launch(level->token.range.seq, function.name);
 }
 
 static void enter(uint32_t domain, uint32_t id, const struct cupti_call *call) {
     struct stack *stack = get_stack();
-    bool is_recorded = __atomic_load_n(&calls.records, __ATOMIC_RELAXED) && pln_active();
+    bool is_recorded = __atomic_load_n(&calls.records, __ATOMIC_RELAXED) && pln_is_active();
     if (PLN_UNLIKELY(stack == NULL)) {
         if (is_recorded)
             __atomic_fetch_add(&pln_process.region->lost_threads, 1, __ATOMIC_RELAXED);
@@ -168,7 +168,7 @@ static struct level *find(struct stack *stack, uint32_t domain, uint32_t id, uin
 
 static void end(struct stack *stack, struct level *level, const struct cupti_call *call) {
     if (PLN_UNLIKELY(call->result != NULL && *call->result != 0) && level->token.ring != NULL)
-        level->token.args = cupti_error_id(*call->result);
+        level->token.range.args = cupti_error_id(*call->result);
     end_from(stack, (uint32_t)(level - stack->levels));
 }
 
@@ -186,7 +186,7 @@ static void end_unheard_of(struct stack *stack, uint32_t domain, uint32_t id, co
     struct level *level = find(stack, domain, id, call->correlation);
     if (level == NULL)
         return;
-    level->token.start_ns = begin_ns;
+    level->token.range.start_ns = begin_ns;
     end(stack, level, call);
 }
 

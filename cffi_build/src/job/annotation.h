@@ -22,13 +22,13 @@ struct pln_annotation {
 
 static inline void pln_annotation_begin(struct pln_token *token, const struct pln_annotation *annotation) {
     pln_begin(token, annotation->name, annotation->args, annotation->source);
-    token->value = annotation->value;
-    token->scope = annotation->scope;
+    token->range.value = annotation->value;
+    token->range.scope = annotation->scope;
 }
 
 /* Whether somebody records; makes the region at a process's first annotation. */
 static inline bool pln_annotation_wanted(void) {
-    return PLN_UNLIKELY(pln_wanted()) && pln_active();
+    return PLN_UNLIKELY(pln_is_active());
 }
 
 /* Counts a range that found no place to be kept until its end. */

@@ -135,12 +135,28 @@ uint32_t pln_intern_site(uint64_t *site, const char *text) {
 #define CACHE_SLOTS 1024 /* torch's step of training has 100 to 300 names */
 static uint64_t cache[CACHE_SLOTS];
 
-static bool is_text(uint32_t id, const char *text) {
+/* Word by word where the text is aligned, as most are: a word that begins within the text is in the same page. */
+static inline bool is_text(uint32_t id, const char *text) {
     const struct entry *entry = entry_at(id);
-    return strncmp(text, entry->bytes, entry->length) == 0 && text[entry->length] == 0;
+    uint32_t length = entry->length;
+    if (PLN_UNLIKELY((uintptr_t)text % ENTRY_ALIGN != 0))
+        return strncmp(text, entry->bytes, length) == 0 && text[length] == 0;
+    uint64_t here, there;
+    uint32_t at = 0;
+    for (; at + ENTRY_ALIGN <= length; at += ENTRY_ALIGN) {
+        memcpy(&here, text + at, sizeof here);
+        memcpy(&there, entry->bytes + at, sizeof there);
+        if (here != there)
+            return false;
+    }
+    if (at == length)
+        return text[at] == 0;
+    memcpy(&here, text + at, sizeof here);
+    memcpy(&there, entry->bytes + at, sizeof there); /* its padding is zero */
+    return (here ^ there) << 8 * (ENTRY_ALIGN - 1 - (length - at)) == 0;
 }
 
-uint32_t pln_intern_cached(const char *text) {
+PLN_HOT uint32_t pln_intern_cached(const char *text) {
     uint64_t *slot = &cache[((uintptr_t)text >> 3 ^ (uintptr_t)text >> 13) % CACHE_SLOTS];
     uint64_t cached = __atomic_load_n(slot, __ATOMIC_RELAXED);
     uint64_t generation = (uint64_t)pln_process.generation << 32;

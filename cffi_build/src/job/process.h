@@ -21,46 +21,58 @@
 #define PLN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PLN_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
+#define PLN_HOT __attribute__((hot)) /* what a record takes lies together: a job's own code leaves it little cache */
+
 #define PLN_RING_MAX 65536
 #define PLN_DEPTH_MAX 65535 /* pln_range.depth has 16 bits */
 
 /* Error checking, so that a signal handler that lands in its own thread's critical section is told, not deadlocked. */
 #define PLN_MUTEX_INITIALIZER PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP
 
-/* Written under pln_process_mutex before pln_recording is published; constant from then until a fork. */
+/* Written under pln_process_mutex before `recording` is published; constant from then until a fork. What the record path
+ * reads is in one cache line. */
 struct pln_process {
+    /* The region's recording word; before there is a region pln_not_set_up, so that the first range takes the slow path
+     * that makes it; where there can be none a constant 0. Release store, pairs with pln_records(). */
+    const uint32_t *recording;
     struct pln_region *region;
     char *strings;
-    uint64_t header_bytes; /* mapped at region: the header and the string log */
-    uint64_t ring_stride;
     uint64_t ring_mask;
+    uint64_t ring_stride;
+    uint32_t generation;
+    int error; /* set once: recording is unavailable for good */
+    uint64_t header_bytes; /* mapped at region: the header and the string log */
     int fd;
     dev_t device; /* what fd was when we opened it */
     ino_t inode;
-    int error; /* set once: recording is unavailable for good */
-    uint32_t generation;
-};
+} __attribute__((aligned(64)));
 
 extern struct pln_process pln_process;
 extern pthread_mutex_t pln_process_mutex;
 
-/* The region's recording word; before there is a region a constant 1, so that the first range takes the slow path that
- * makes it; where there can be none a constant 0. Release store, pairs with pln_wanted(). */
-extern const uint32_t *pln_recording;
+extern const uint32_t pln_not_set_up; /* 1 */
 
 /* eBPF finds the ring of a thread here, at region.tls_offset from the thread pointer. initial-exec makes that offset
  * the same in every thread; eight bytes fit into the space that the loader keeps for late libraries. */
 extern __thread struct pln_ring *pln_ring __attribute__((tls_model("initial-exec")));
 
-/* Whether records go into rings. Acquire, pairs with the release store of pln_recording: whoever sees the region's word
- * sees pln_process. The word itself is relaxed: a session begins and ends when the thread gets to know it. */
+/* Whether records go into rings. Acquire, pairs with the release store of pln_process.recording: whoever sees the region's
+ * word sees pln_process. The word itself is relaxed: a session begins and ends when the thread gets to know it. */
 static inline uint32_t pln_records(void) {
-    return __atomic_load_n(__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
+    return __atomic_load_n(__atomic_load_n(&pln_process.recording, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
 }
 
 /* Whether rings or a tracer want ranges: the whole cost of a range that nobody wants. */
 static inline bool pln_wanted(void) {
     return (pln_records() | __atomic_load_n(&PLN_SEMAPHORE(range), __ATOMIC_RELAXED)) != 0;
+}
+
+/* pln_active() without a call while nobody wants ranges, and without one while they are recorded. */
+static inline bool pln_is_active(void) {
+    if (PLN_LIKELY(!pln_wanted()))
+        return false;
+    bool is_set_up = __atomic_load_n(&pln_process.recording, __ATOMIC_ACQUIRE) != &pln_not_set_up;
+    return (PLN_LIKELY(is_set_up) && PLN_LIKELY(pln_process.error == 0)) || pln_active();
 }
 
 /* Counts so that a signal handler on the same thread cannot fall between load and store. Other threads only read. */
@@ -94,18 +106,22 @@ static inline uint32_t *pln_open_seq(struct pln_ring *ring, uint32_t depth) {
  * Release, pairs with the reader's acquire: entries below depth are whole. */
 static inline uint32_t pln_pop_closed(struct pln_ring *ring) {
     uint32_t depth = ring->depth;
-    while (depth > 0 && __atomic_load_n(pln_open_seq(ring, depth - 1), __ATOMIC_RELAXED) == 0)
-        depth--;
-    if (depth != ring->depth)
-        __atomic_store_n(&ring->depth, depth, __ATOMIC_RELEASE);
+    while (PLN_UNLIKELY(depth > 0 && __atomic_load_n(pln_open_seq(ring, depth - 1), __ATOMIC_RELAXED) == 0))
+        __atomic_store_n(&ring->depth, --depth, __ATOMIC_RELEASE);
     return depth;
 }
 
 /* Closes an open range. True for exactly one caller, who reports it: its thread, another thread, a reader that ends
- * its session. A full barrier, so that a reader who finds the entry closed sees the busy flag set before it. */
+ * its session. A full barrier, so that a reader who finds the entry closed sees the busy flag set before it. The innermost
+ * range of its own thread does without, see record.c. */
 static inline bool pln_close(struct pln_ring *ring, uint32_t depth, uint32_t seq) {
     return __atomic_compare_exchange_n(pln_open_seq(ring, depth), &seq, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
+
+/* record.c. pln_begin() for a caller who knows that ranges are wanted and has set token->ring to NULL, pln_end() where it is
+ * not NULL. */
+void pln_begin_wanted(struct pln_token *token, uint32_t name, uint32_t args, uint32_t source);
+void pln_end_begun(struct pln_token *token);
 
 /* record.c. Writes a record or counts it as lost. */
 void pln_store(struct pln_ring *ring, const struct pln_range *record);

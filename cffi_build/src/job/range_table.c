@@ -75,37 +75,28 @@ static bool stack_is_full(void) {
 
 static void begin_alone(struct slot *slot, const struct pln_annotation *annotation) {
     slot->session = pln_process.region->session;
-    slot->token = (struct pln_token){
+    slot->token.generation = pln_process.generation;
+    slot->token.range = (struct pln_range){
+        .tid = pln_ring->tid,
         .start_ns = pln_now_ns(),
         .name = annotation->name,
         .args = annotation->args,
-        .tid = pln_ring->tid,
-        .generation = pln_process.generation,
         .source = (uint16_t)annotation->source,
-        .scope = annotation->scope,
         .value = annotation->value,
+        .scope = annotation->scope,
     };
 }
 
 /* What a session does not see whole is counted: no reader can find it among the open ranges. */
 static void end_alone(struct slot *slot) {
-    const struct pln_token *token = &slot->token;
-    if (token->generation != pln_process.generation || !pln_wanted())
+    if (slot->token.generation != pln_process.generation || !pln_wanted())
         return;
     if (slot->session != pln_process.region->session) {
         pln_annotation_lose();
         return;
     }
-    pln_submit((struct pln_range){
-        .tid = token->tid,
-        .start_ns = token->start_ns,
-        .end_ns = pln_now_ns(),
-        .name = token->name,
-        .args = token->args,
-        .source = token->source,
-        .value = token->value,
-        .scope = token->scope,
-    });
+    slot->token.range.end_ns = pln_now_ns();
+    pln_submit(slot->token.range);
 }
 
 static uint64_t begin_near(uint32_t home, uint32_t probes, const struct pln_range_key *key,

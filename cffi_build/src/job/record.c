@@ -9,19 +9,20 @@
 
 #include "ticks.h"
 
+#define INLINE static inline __attribute__((always_inline))
+
 void pln_lose(struct pln_ring *ring, uint32_t kind) {
-    pln_count(&ring->emitted);
     pln_count(&ring->lost[kind]);
 }
 
 /* Between enter and leave the ring is the caller's alone. Fails inside a signal handler that interrupted such a stretch,
  * and counts the record as lost. */
-static bool enter(struct pln_ring *ring, uint32_t kind) {
+INLINE bool enter(struct pln_ring *ring, uint32_t kind) {
     if (PLN_UNLIKELY(ring->busy)) {
         pln_lose(ring, kind);
         return false;
     }
-    /* Relaxed: for signal handlers program order is enough, and a reader looks after it lost to pln_close(). */
+    /* Relaxed: for signal handlers program order is enough, and a reader that comes too early takes the range itself. */
     __atomic_store_n(&ring->busy, 1, __ATOMIC_RELAXED);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (PLN_UNLIKELY(ring->session != __atomic_load_n(&pln_process.region->session, __ATOMIC_RELAXED)))
@@ -29,7 +30,7 @@ static bool enter(struct pln_ring *ring, uint32_t kind) {
     return true;
 }
 
-static void leave(struct pln_ring *ring) {
+INLINE void leave(struct pln_ring *ring) {
     __atomic_store_n(&ring->busy, 0, __ATOMIC_RELEASE); /* pairs with the reader's acquire when it ends a session */
 }
 
@@ -40,19 +41,35 @@ static void check_lease(void) {
         __atomic_store_n(&region->recording, 0, __ATOMIC_RELAXED);
 }
 
+/* Whether the ring has a slot at all; else the record counts as lost. */
+static __attribute__((noinline)) bool look_for_room(struct pln_ring *ring, uint32_t kind) {
+    /* Acquire, pairs with the release in drain.c: slots are free. */
+    ring->limit = __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE) + pln_process.ring_mask + 1;
+    if (ring->head < ring->limit)
+        return true;
+    pln_lose(ring, kind);
+    check_lease();
+    return false;
+}
+
+/* The next slot of a ring, or NULL: the record counts as lost. */
+INLINE struct pln_record *reserve(struct pln_ring *ring, uint32_t kind) {
+    if (PLN_UNLIKELY(ring->head >= ring->limit) && !look_for_room(ring, kind))
+        return NULL;
+    return &pln_ring_records(ring)[ring->head & pln_process.ring_mask];
+}
+
+INLINE void commit(struct pln_ring *ring) {
+    /* Release, pairs with the acquire in drain.c: the record is whole. */
+    __atomic_store_n(&ring->head, ring->head + 1, __ATOMIC_RELEASE);
+}
+
 static void store(struct pln_ring *ring, const struct pln_record *record) {
-    uint64_t head = ring->head;
-    uint64_t tail =
-        __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE); /* pairs with the release in drain.c: slots are free */
-    if (PLN_UNLIKELY(head - tail > pln_process.ring_mask)) {
-        pln_lose(ring, record->kind);
-        check_lease();
+    struct pln_record *slot = reserve(ring, record->kind);
+    if (slot == NULL)
         return;
-    }
-    pln_count(&ring->emitted);
-    pln_ring_records(ring)[head & pln_process.ring_mask] = *record;
-    __atomic_store_n(&ring->head, head + 1,
-                     __ATOMIC_RELEASE); /* pairs with the acquire in drain.c: the record is whole */
+    *slot = *record;
+    commit(ring);
 }
 
 void pln_store(struct pln_ring *ring, const struct pln_range *record) {
@@ -60,7 +77,7 @@ void pln_store(struct pln_ring *ring, const struct pln_range *record) {
 }
 
 /* Times of a ring never go back: readers build trees of them. */
-static uint64_t ring_now_ns(struct pln_ring *ring) {
+INLINE uint64_t ring_now_ns(struct pln_ring *ring) {
     uint64_t now_ns = pln_ticks_now_ns();
     if (PLN_UNLIKELY(now_ns < ring->last_ns && ring->last_ns - now_ns < PLN_LAG_NS))
         return ring->last_ns;
@@ -68,52 +85,57 @@ static uint64_t ring_now_ns(struct pln_ring *ring) {
     return now_ns;
 }
 
-static struct pln_ring *ring_of_thread(void) {
+static inline struct pln_ring *ring_of_thread(void) {
     struct pln_ring *ring = pln_ring;
     return PLN_LIKELY(ring != NULL) ? ring : pln_ring_claim();
 }
 
 /* The entry is stored before depth says that it is there: eBPF on this thread and a reader on another trust depth. */
-static void publish(struct pln_ring *ring, uint32_t depth, const struct pln_token *token) {
+static inline void publish(struct pln_ring *ring, const struct pln_range *range) {
+    uint32_t depth = range->depth;
     if (PLN_LIKELY(depth < PLN_OPEN_MAX)) {
         struct pln_open *open = &pln_ring_open(ring)[depth];
-        open->start_ns = token->start_ns;
-        open->name = token->name;
+        open->start_ns = range->start_ns;
+        open->name = range->name;
     }
     /* Release, so that who sees the seq sees its start and name. */
-    __atomic_store_n(pln_open_seq(ring, depth), token->seq, __ATOMIC_RELEASE);
+    __atomic_store_n(pln_open_seq(ring, depth), range->seq, __ATOMIC_RELEASE);
     __atomic_store_n(&ring->depth, depth + 1, __ATOMIC_RELEASE);
 }
 
-static void open_range(struct pln_ring *ring, struct pln_token *token) {
+INLINE void open_range(struct pln_ring *ring, struct pln_token *token) {
+    struct pln_range *range = &token->range;
     uint32_t depth = pln_pop_closed(ring);
     if (PLN_UNLIKELY(depth > PLN_DEPTH_MAX)) {
         pln_lose(ring, PLN_RANGE);
         return;
     }
-    ring->seq += ring->seq == UINT32_MAX ? 2 : 1; /* 0 means closed */
-    token->seq = ring->seq;
-    token->parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0;
-    token->depth = (uint16_t)depth;
-    token->tid = ring->tid;
+    ring->seq += PLN_UNLIKELY(ring->seq == UINT32_MAX) ? 2 : 1; /* 0 means closed */
+    token->ring = ring;
     token->generation = pln_process.generation;
     token->recorded = pln_records();
-    token->ring = ring;
-    token->start_ns = ring_now_ns(ring);
-    publish(ring, depth, token);
+    range->kind = PLN_RANGE;
+    range->flags = 0;
+    range->tid = range->end_tid = ring->tid;
+    range->seq = ring->seq;
+    range->parent = depth > 0 ? *pln_open_seq(ring, depth - 1) : 0;
+    range->depth = (uint16_t)depth;
+    range->start_ns = ring_now_ns(ring);
+    publish(ring, range);
 }
 
-/* begin_wanted and end_begun are functions of their own so that a range nobody wants saves no registers. */
-static __attribute__((noinline)) void begin_wanted(struct pln_token *token, uint32_t name, uint32_t args,
-                                                   uint32_t source) {
+/* This and pln_end_begun() are functions of their own so that a range nobody wants saves no registers. */
+PLN_HOT __attribute__((noinline)) void pln_begin_wanted(struct pln_token *token, uint32_t name, uint32_t args,
+                                                        uint32_t source) {
     struct pln_ring *ring = ring_of_thread();
     if (PLN_UNLIKELY(ring == NULL) || !enter(ring, PLN_RANGE))
         return;
-    token->name = name;
-    token->args = args;
-    token->source = (uint16_t)source;
-    token->value = 0;
-    token->scope = 0;
+    struct pln_range *range = &token->range;
+    range->name = name;
+    range->args = args;
+    range->source = (uint16_t)source;
+    range->value = 0;
+    range->scope = range->reserved = 0;
     open_range(ring, token);
     leave(ring);
 }
@@ -121,41 +143,55 @@ static __attribute__((noinline)) void begin_wanted(struct pln_token *token, uint
 void pln_begin(struct pln_token *token, uint32_t name, uint32_t args, uint32_t source) {
     token->ring = NULL;
     if (PLN_UNLIKELY(pln_wanted()))
-        begin_wanted(token, name, args, source);
+        pln_begin_wanted(token, name, args, source);
 }
 
-static void report(struct pln_ring *ring, const struct pln_token *token, uint64_t end_ns) {
-    struct pln_range range = {
-        .kind = PLN_RANGE,
-        .flags = ring->tid == token->tid ? 0 : PLN_ASYNC,
-        .tid = token->tid,
-        .start_ns = token->start_ns,
-        .end_ns = end_ns,
-        .name = token->name,
-        .args = token->args,
-        .seq = token->seq,
-        .parent = token->parent,
-        .depth = token->depth,
-        .source = token->source,
-        .end_tid = ring->tid,
-        .value = token->value,
-        .scope = token->scope,
-    };
-    if (PLN_LIKELY(token->recorded))
-        pln_store(ring, &range);
+static __attribute__((noinline)) void tell_tracer(struct pln_range range, uint64_t end_ns) {
+    range.end_ns = end_ns;
+    pln_probe(&range);
+}
+
+/* What is new goes straight into the slot: in the token, the copy would wait for it. */
+INLINE void report(struct pln_ring *ring, struct pln_token *token, uint64_t end_ns) {
+    struct pln_range *range = &token->range;
+    if (PLN_UNLIKELY(ring->tid != range->tid)) {
+        range->end_tid = ring->tid;
+        range->flags = PLN_ASYNC;
+    }
+    struct pln_range *slot = PLN_LIKELY(token->recorded) ? (struct pln_range *)reserve(ring, PLN_RANGE) : NULL;
+    if (PLN_LIKELY(slot != NULL)) {
+        *slot = *range;
+        slot->end_ns = end_ns;
+        commit(ring);
+    }
     if (PLN_UNLIKELY(PLN_SEMAPHORE(range)))
-        pln_probe(&range);
+        tell_tracer(*range, end_ns);
 }
 
 /* No ring, or one that a signal handler interrupted: the range still leaves the stack of open ones. */
 static void end_unreported(struct pln_token *token) {
-    pln_close(token->ring, token->depth, token->seq);
+    pln_close(token->ring, token->range.depth, token->range.seq);
     token->ring = NULL;
+}
+
+/* The innermost range of its own thread is closed without a barrier, which would take as long as half the rest. A reader
+ * that closes it in the same moment finds the record, or ends its session before the record is there; so it has one of the
+ * two in either case (session.c). */
+INLINE bool close(struct pln_ring *origin, struct pln_ring *ring, const struct pln_range *range) {
+    uint32_t depth = range->depth;
+    if (PLN_UNLIKELY(ring != origin || ring->depth != depth + 1u))
+        return pln_close(origin, depth, range->seq);
+    uint32_t *seq = pln_open_seq(ring, depth);
+    if (PLN_UNLIKELY(*seq != range->seq))
+        return false;
+    __atomic_store_n(&ring->depth, depth, __ATOMIC_RELEASE); /* pairs with the reader's acquire */
+    __atomic_store_n(seq, 0, __ATOMIC_RELAXED);
+    return true;
 }
 
 /* Order: busy, depth, close, record. A reader that ends its session sees either the entry open, and closes it, or busy,
  * and waits for the record; eBPF sees the enclosing range as soon as this one is not there any more. */
-static __attribute__((noinline)) void end_begun(struct pln_token *token) {
+PLN_HOT __attribute__((noinline)) void pln_end_begun(struct pln_token *token) {
     struct pln_ring *origin = token->ring;
     if (PLN_UNLIKELY(token->generation != pln_process.generation)) {
         token->ring = NULL;
@@ -167,10 +203,7 @@ static __attribute__((noinline)) void end_begun(struct pln_token *token) {
         return;
     }
     uint64_t end_ns = ring_now_ns(ring);
-    if (PLN_LIKELY(ring == origin && ring->depth == token->depth + 1u &&
-                   *pln_open_seq(ring, token->depth) == token->seq))
-        __atomic_store_n(&ring->depth, token->depth, __ATOMIC_RELEASE); /* pairs with the reader's acquire */
-    if (PLN_LIKELY(pln_close(origin, token->depth, token->seq)))
+    if (PLN_LIKELY(close(origin, ring, &token->range)))
         report(ring, token, end_ns);
     pln_pop_closed(ring);
     token->ring = NULL;
@@ -179,7 +212,7 @@ static __attribute__((noinline)) void end_begun(struct pln_token *token) {
 
 void pln_end(struct pln_token *token) {
     if (PLN_UNLIKELY(token->ring != NULL))
-        end_begun(token);
+        pln_end_begun(token);
 }
 
 /* A record of one moment: a mark, or the name of any thread. */

@@ -22,11 +22,10 @@
 #define RING_RECORDS_MIN 64u
 #define RING_RECORDS_MAX (1u << 22)
 
-static const uint32_t not_set_up = 1;
+const uint32_t pln_not_set_up = 1;
 static const uint32_t unavailable = 0;
 
-const uint32_t *pln_recording = &not_set_up;
-struct pln_process pln_process = {.fd = -1, .generation = 1};
+struct pln_process pln_process = {.recording = &pln_not_set_up, .fd = -1, .generation = 1};
 pthread_mutex_t pln_process_mutex = PLN_MUTEX_INITIALIZER;
 
 /* Records that somebody may have wanted while there was no descriptor or no memory for a region. */
@@ -168,7 +167,7 @@ static void after_fork_child(void) {
     lost_before = 0;
     pln_process.generation++;
     pln_process_mutex = (pthread_mutex_t)PLN_MUTEX_INITIALIZER; /* its owner was another thread id */
-    __atomic_store_n(&pln_recording, &not_set_up, __ATOMIC_RELEASE);
+    __atomic_store_n(&pln_process.recording, &pln_not_set_up, __ATOMIC_RELEASE);
 }
 
 static int make_region(void) {
@@ -216,7 +215,7 @@ static void begin_region(int error) {
         __atomic_fetch_add(&pln_process.region->lost_threads, __atomic_exchange_n(&lost_before, 0, __ATOMIC_RELAXED),
                            __ATOMIC_RELAXED);
     const uint32_t *recording = error == 0 ? &pln_process.region->recording : &unavailable;
-    __atomic_store_n(&pln_recording, recording, __ATOMIC_RELEASE); /* pairs with pln_wanted() */
+    __atomic_store_n(&pln_process.recording, recording, __ATOMIC_RELEASE); /* pairs with pln_wanted() */
     if (error == 0)
         offer_region();
     else
@@ -224,12 +223,12 @@ static void begin_region(int error) {
 }
 
 int pln_setup(void) {
-    if (__atomic_load_n(&pln_recording, __ATOMIC_ACQUIRE) != &not_set_up)
+    if (__atomic_load_n(&pln_process.recording, __ATOMIC_ACQUIRE) != &pln_not_set_up)
         return pln_process.error;
     int saved_errno = errno;
     if (pthread_mutex_lock(&pln_process_mutex) != 0)
         return -EDEADLK;
-    bool first = pln_recording == &not_set_up;
+    bool first = pln_process.recording == &pln_not_set_up;
     int error = first ? make_region() : pln_process.error;
     if (first && !may_pass(error))
         begin_region(error);

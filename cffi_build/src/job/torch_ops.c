@@ -37,9 +37,11 @@ _Static_assert(sizeof(struct callback) == 40, "passed by value: its size is the 
 /* Stands for an at::ObserverContext: torch sees the vtable pointer alone. */
 struct context {
     const void *const *vtable;
-    struct pln_token token;
-    struct context *next;
-};
+    union {
+        struct context *next; /* while torch does not have it */
+        struct pln_token token;
+    };
+} __attribute__((aligned(64)));
 
 #define CONTEXTS_AT_ONCE 32
 
@@ -58,7 +60,7 @@ static __thread struct context *unused __attribute__((tls_model("initial-exec"))
 
 /* ---- contexts: a thread keeps the ones that torch has deleted ---- */
 
-static void keep_context(struct context *context) {
+PLN_HOT static void keep_context(struct context *context) {
     context->next = unused;
     unused = context;
 }
@@ -72,7 +74,8 @@ static const void *const context_vtable[] = {(const void *)destroy_nothing, (con
 
 static struct context *take_context(void) {
     if (PLN_UNLIKELY(unused == NULL)) {
-        struct context *fresh = calloc(CONTEXTS_AT_ONCE, sizeof *fresh); /* a thread's first operators */
+        struct context *fresh =
+            aligned_alloc(sizeof *fresh, CONTEXTS_AT_ONCE * sizeof *fresh); /* a thread's first operators */
         for (unsigned i = 0; fresh != NULL && i < CONTEXTS_AT_ONCE; i++) {
             fresh[i].vtable = context_vtable;
             keep_context(&fresh[i]);
@@ -87,26 +90,27 @@ static struct context *take_context(void) {
 
 /* ---- callbacks ---- */
 
-static void begin(struct context **slot, const record_function *function, enum scope scope) {
+PLN_HOT static void begin(struct context **slot, const record_function *function, enum scope scope) {
     *slot = NULL;
-    if (PLN_UNLIKELY(!pln_active()))
+    if (PLN_UNLIKELY(!pln_is_active()))
         return;
     struct context *context = take_context();
     if (context == NULL)
         return;
-    context->token = (struct pln_token){0};
+    context->token.ring = NULL;
     const char *name = torch.name(function);
-    pln_begin(&context->token, pln_intern_cached(name), 0, PLN_SOURCE_TORCH);
-    context->token.scope = scope;
+    pln_begin_wanted(&context->token, pln_intern_cached(name), 0, PLN_SOURCE_TORCH);
+    context->token.range.scope = scope;
     if (torch.sequence_offset != 0)
-        memcpy(&context->token.value, (const char *)function + torch.sequence_offset, sizeof context->token.value);
+        memcpy(&context->token.range.value, (const char *)function + torch.sequence_offset,
+               sizeof context->token.range.value);
     if (PLN_UNLIKELY(torch.shapes && scope != USER_SCOPE))
-        context->token.args = pln_torch_shapes(function);
+        context->token.range.args = pln_torch_shapes(function);
     *slot = context;
 }
 
 /* One for each scope: which one is called says what a public accessor of torch does not export. */
-static void *begin_function(struct context **slot, const record_function *function) {
+PLN_HOT static void *begin_function(struct context **slot, const record_function *function) {
     begin(slot, function, FUNCTION);
     return slot;
 }
@@ -121,10 +125,10 @@ static void *begin_user(struct context **slot, const record_function *function) 
     return slot;
 }
 
-static void end(const record_function *function, struct context *context) {
+PLN_HOT static void end(const record_function *function, struct context *context) {
     (void)function;
-    if (context != NULL)
-        pln_end(&context->token);
+    if (context != NULL && context->token.ring != NULL)
+        pln_end_begun(&context->token);
 }
 
 /* ---- registration ---- */
