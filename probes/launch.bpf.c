@@ -4,14 +4,8 @@
 // this work of a device? Cost: about 6 µs per launch (tests/bench/usdt_hits.py).
 
 int on_launch(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid();
-    u32 pid = id >> 32, cookie;
-    struct pln_target *target = targets.lookup(&pid);
-    if (!target)
-        return 0;
-    struct pln_probe_site *site = site_of(ctx, &cookie);
-    u64 sessions = site ? site->sessions & target->sessions : 0;
-    if (!sessions)
+    struct pln_visit visit = {};
+    if (!read_visit(ctx, &visit))
         return 0;
     struct pln_event *event = events.ringbuf_reserve(sizeof(struct pln_event));
     if (!event) {
@@ -19,20 +13,20 @@ int on_launch(struct pt_regs *ctx) {
         return 0;
     }
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
-    event->sessions = sessions;
+    event->sessions = visit.sessions;
     event->sample.kind = PLN_CALL;
-    event->sample.tid = id;
-    event->sample.pid = pid;
+    event->sample.tid = bpf_get_current_pid_tgid();
+    event->sample.pid = visit.pid;
     event->sample.start_ns = event->sample.end_ns = bpf_ktime_get_ns();
     event->sample.cpu = bpf_get_smp_processor_id();
     u64 thread = thread_pointer(), seq = 0;
-    read_range(&event->sample, target, thread);
+    read_range(&event->sample, visit.target, thread);
     // The probe says which range it is; the thread publishes no range that is nested too deep.
-    if (!read_argument(ctx, &site->args[0], &seq) && seq != event->sample.range_seq) {
+    if (!read_argument(ctx, &visit.site->args[0], &seq) && seq != event->sample.range_seq) {
         event->sample.range_seq = seq;
         event->sample.range_name = 0;
     }
-    fill_user(ctx, event, &event->sample, target, thread); // the kernel's is the way into the probe
-    events.ringbuf_submit(event, wakeup(target, sizeof *event));
+    fill_user(ctx, event, &event->sample, visit.target, thread); // the kernel's is the way into the probe
+    events.ringbuf_submit(event, wakeup(visit.target, sizeof *event));
     return 0;
 }

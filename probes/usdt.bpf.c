@@ -15,9 +15,27 @@ BPF_TABLE("lru_hash", u64, u32, named, 65536);
 
 static u64 (*attach_cookie)(void *ctx) = (void *)BPF_FUNC_get_attach_cookie;
 
-static __always_inline struct pln_probe_site *site_of(void *ctx, u32 *cookie) {
-    *cookie = attach_cookie(ctx);
-    return probe_sites.lookup(cookie);
+// Who came by a probe, and where.
+struct pln_visit {
+    u32 pid;
+    u32 cookie;
+    struct pln_target *target;
+    struct pln_probe_site *site;
+    u64 sessions; // those that want the probe of this process
+};
+
+// Returns 0 where nobody wants it.
+static __always_inline u64 read_visit(void *ctx, struct pln_visit *visit) {
+    visit->pid = bpf_get_current_pid_tgid() >> 32;
+    visit->target = targets.lookup(&visit->pid);
+    if (!visit->target)
+        return 0;
+    visit->cookie = attach_cookie(ctx);
+    visit->site = probe_sites.lookup(&visit->cookie);
+    if (!visit->site)
+        return 0;
+    visit->sessions = visit->site->sessions & visit->target->sessions;
+    return visit->sessions;
 }
 
 // The verifier wants constant offsets into ctx, and a register is known at run time only: it is read as memory.
@@ -54,10 +72,10 @@ static __always_inline long read_argument(void *ctx, struct pln_probe_arg *arg, 
 }
 
 // Sends a string of the log at `log` to who has not got it.
-static __always_inline void tell_string(u64 log, u32 id, u32 pid, u64 sessions, u32 round, struct pln_target *target) {
-    u64 key = (u64)pid << 32 | id;
+static __always_inline void tell_string(u64 log, u32 id, const struct pln_visit *visit) {
+    u64 key = (u64)visit->pid << 32 | id;
     u32 *sent = named.lookup(&key);
-    u32 length = 0;
+    u32 length = 0, round = visit->site->round;
     if (!id || (sent && *sent == round) || read_user(&length, sizeof length, (void *)(log + 8 * (u64)id)))
         return;
     const u64 size = offsetof(struct pln_event, frames) + PLN_NAME_TEXT;
@@ -67,24 +85,19 @@ static __always_inline void tell_string(u64 log, u32 id, u32 pid, u64 sessions, 
         return;
     }
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
-    event->sessions = sessions;
+    event->sessions = visit->sessions;
     event->sample.kind = PLN_EVENT_NAME;
-    event->sample.pid = pid;
+    event->sample.pid = visit->pid;
     event->sample.range_name = id;
     event->sample.weight_ns = length < PLN_NAME_TEXT ? length : PLN_NAME_TEXT;
     read_user(event->frames, PLN_NAME_TEXT, (void *)(log + 8 * (u64)id + 8));
-    events.ringbuf_submit(event, wakeup(target, size));
+    events.ringbuf_submit(event, wakeup(visit->target, size));
     named.update(&key, &round);
 }
 
 int on_record(struct pt_regs *ctx) {
-    u32 pid = bpf_get_current_pid_tgid() >> 32, cookie;
-    struct pln_target *target = targets.lookup(&pid);
-    if (!target)
-        return 0;
-    struct pln_probe_site *site = site_of(ctx, &cookie);
-    u64 sessions = site ? site->sessions & target->sessions : 0;
-    if (!sessions)
+    struct pln_visit visit = {};
+    if (!read_visit(ctx, &visit))
         return 0;
     const u64 size = offsetof(struct pln_event, frames) + sizeof(struct pln_range);
     struct pln_event *event = events.ringbuf_reserve(offsetof(struct pln_event, frames) + sizeof(struct pln_range));
@@ -94,21 +107,21 @@ int on_record(struct pt_regs *ctx) {
     }
     struct pln_range range = {};
     u64 record = 0, name = 0;
-    if (read_argument(ctx, &site->args[0], &record) || read_argument(ctx, &site->args[1], &name) ||
+    if (read_argument(ctx, &visit.site->args[0], &record) || read_argument(ctx, &visit.site->args[1], &name) ||
         read_user(&range, sizeof range, (void *)record)) {
         events.ringbuf_discard(event, BPF_RB_NO_WAKEUP);
         count(PLN_COUNT_LOST_OTHER);
         return 0;
     }
     u64 log = name - 8 * (u64)range.name - 8; // pillion_usdt.h
-    tell_string(log, range.name, pid, sessions, site->round, target);
-    tell_string(log, range.args, pid, sessions, site->round, target);
+    tell_string(log, range.name, &visit);
+    tell_string(log, range.args, &visit);
     __builtin_memset(event, 0, offsetof(struct pln_event, frames));
-    event->sessions = sessions;
+    event->sessions = visit.sessions;
     event->sample.kind = PLN_EVENT_RANGE;
-    event->sample.pid = pid;
+    event->sample.pid = visit.pid;
     event->sample.tid = range.tid;
     __builtin_memcpy(event->frames, &range, sizeof range);
-    events.ringbuf_submit(event, wakeup(target, size));
+    events.ringbuf_submit(event, wakeup(visit.target, size));
     return 0;
 }

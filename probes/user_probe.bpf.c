@@ -5,14 +5,8 @@
 // them stop there while it is attached (tests/bench/usdt_hits.py).
 
 int on_user_probe(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid();
-    u32 pid = id >> 32, cookie;
-    struct pln_target *target = targets.lookup(&pid);
-    if (!target)
-        return 0;
-    struct pln_probe_site *site = site_of(ctx, &cookie);
-    u64 sessions = site ? site->sessions & target->sessions : 0;
-    if (!sessions)
+    struct pln_visit visit = {};
+    if (!read_visit(ctx, &visit))
         return 0;
     struct pln_probe_hit *hit = events.ringbuf_reserve(sizeof(struct pln_probe_hit));
     if (!hit) {
@@ -21,24 +15,24 @@ int on_user_probe(struct pt_regs *ctx) {
     }
     __builtin_memset(hit, 0, sizeof *hit);
     hit->sample.kind = PLN_EVENT_PROBE;
-    hit->sample.tid = id;
-    hit->sample.pid = pid;
-    hit->sample.range_name = cookie;
+    hit->sample.tid = bpf_get_current_pid_tgid();
+    hit->sample.pid = visit.pid;
+    hit->sample.range_name = visit.cookie;
     hit->sample.start_ns = bpf_ktime_get_ns();
-    hit->sessions = sessions;
+    hit->sessions = visit.sessions;
     struct pln_open open = {};
-    hit->sample.reserved = read_open(&open, target, thread_pointer());
+    hit->sample.reserved = read_open(&open, visit.target, thread_pointer());
     hit->sample.range_seq = open.seq;
     hit->open_ns = open.start_ns;
     u64 unread = 0;
 #pragma unroll
     for (u32 i = 0; i < PLN_PROBE_ARGS; i++) {
         u64 value = 0;
-        if (i < site->arg_count && read_argument(ctx, &site->args[i], &value))
+        if (i < visit.site->arg_count && read_argument(ctx, &visit.site->args[i], &value))
             unread |= 1ULL << i;
         hit->args[i] = value;
     }
     hit->sample.weight_ns = unread;
-    events.ringbuf_submit(hit, wakeup(target, sizeof *hit));
+    events.ringbuf_submit(hit, wakeup(visit.target, sizeof *hit));
     return 0;
 }
