@@ -15,7 +15,7 @@ LIBRARY = Path(str(sys.modules["pillion._native"].__file__)).with_name("libpilli
 PROLOGUE = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent.parent / "targets")!r})
-from cuda_driver import Cupti, Driver, Recording, is_waiting
+from cuda_driver import Cupti, Driver, Recording, start_waiting
 """
 
 
@@ -126,27 +126,16 @@ print((sessions, cupti.enabled(), unlinked, losses))
 def test_a_call_in_progress_when_a_session_begins_is_recorded_from_then_on(with_gpu: Callable[..., Any]) -> None:
     before, during, after = with_gpu(
         """
-import threading, time
+import time
 driver, cupti = Driver(), Cupti()
 with Recording():
     driver.launch(1)
 assert cupti.number("attached") & 0xFF, "CUPTI hears of calls that begin now"
-driver.duration_ns.value = 700_000_000
-
-def wait():
-    driver.call("cuCtxSetCurrent", driver.context)
-    driver.launch(1)
-    driver.call("cuCtxSynchronize")
-
-thread = threading.Thread(target=wait)
-thread.start()
-while not is_waiting(thread):
-    pass
+thread = start_waiting(driver)
 before_ns = time.monotonic_ns()
 with Recording() as recording:
     begun_ns = time.monotonic_ns()
     thread.join()
-    driver.duration_ns.value = 101
     driver.launch(3)
     ended_ns = time.monotonic_ns()
 (call,) = recording.calls[[recording.text(name) == "cuCtxSynchronize" for name in recording.calls["name"]]]
@@ -162,24 +151,9 @@ print((before_ns <= start_ns <= begun_ns, begun_ns < end_ns <= ended_ns, recordi
 
 def test_a_call_that_waits_for_the_device_when_a_session_ends_takes_cupti_with_it(with_gpu: Callable[..., Any]) -> None:
     waiting, after, again = with_gpu("""
-import threading
 driver, cupti = Driver(), Cupti()
-driver.duration_ns.value = 700_000_000
-
-def wait():
-    driver.call("cuCtxSetCurrent", driver.context)
-    driver.launch(1)
-    driver.duration_ns.value = 101
-    launched.set()
-    driver.call("cuCtxSynchronize")
-
-launched = threading.Event()
-thread = threading.Thread(target=wait)
 with Recording() as recording:
-    thread.start()
-    launched.wait()
-    while not is_waiting(thread):
-        pass
+    thread = start_waiting(driver)
 waiting = cupti.enabled()[2]
 thread.join()
 after = cupti.enabled()

@@ -17,7 +17,7 @@ LIBRARY = PACKAGE / "libpillion.so"
 PROLOGUE = f"""
 import ctypes, sys
 sys.path.insert(0, {str(Path(__file__).parent.parent / "targets")!r})
-from cuda_driver import Cupti, Driver, Recording, is_waiting
+from cuda_driver import Cupti, Driver, Recording, start_waiting
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
 
@@ -136,24 +136,9 @@ def test_a_call_that_waits_for_the_device_keeps_cupti_from_nobody_and_does_not_e
     with_gpu: Any,
 ) -> None:
     subscribed, finalized, after, calls = with_gpu("""
-import threading
 driver, cupti, other = Driver(), Cupti(), Other()
-driver.duration_ns.value = 700_000_000
-
-def wait():
-    driver.call("cuCtxSetCurrent", driver.context)
-    driver.launch(1)
-    driver.duration_ns.value = 101
-    launched.set()
-    driver.call("cuCtxSynchronize")
-
-launched = threading.Event()
-thread = threading.Thread(target=wait)
 with Recording() as recording:
-    thread.start()
-    launched.wait()
-    while not is_waiting(thread):
-        pass
+    thread = start_waiting(driver)
     finalized = cupti.number("finalized")
     lib.pln_cupti_step_aside(lib.PLN_CUPTI_ASIDE)
     subscribed = other.subscribe()

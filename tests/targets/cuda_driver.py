@@ -19,12 +19,6 @@ KERNEL = 10
 SLEEPING = ("35", "230")  # nanosleep and clock_nanosleep: so the stand-in waits for its device
 
 
-def is_waiting(thread: threading.Thread) -> bool:
-    """Whether it is in a call that waits for the device."""
-    with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
-        return file.read().split()[0] in SLEEPING
-
-
 class Driver:
     """A context and a kernel, which takes 101 ns: a device keeps up with any number of threads that launch it.
 
@@ -52,6 +46,28 @@ class Driver:
         launch = self._cuda.cuLaunchKernel
         for _ in range(count):
             launch(self._function, 1, 1, 1, 32, 1, 1, 0, None, self._arguments, None)
+
+
+def start_waiting(driver: Driver) -> threading.Thread:
+    """A thread that is in a call which waits for the device, 700 ms."""
+
+    def wait() -> None:
+        driver.call("cuCtxSetCurrent", driver.context)
+        driver.duration_ns.value = 700_000_000
+        driver.launch(1)
+        driver.duration_ns.value = 101
+        launched.set()
+        driver.call("cuCtxSynchronize")
+
+    launched = threading.Event()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    launched.wait()
+    is_waiting = False
+    while not is_waiting:
+        with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
+            is_waiting = file.read().split()[0] in SLEEPING
+    return thread
 
 
 class Cupti:
