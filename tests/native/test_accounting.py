@@ -179,3 +179,21 @@ while sys.stdin.readline():
     first = 1
     delivered = len(collector.spool.records())
     assert delivered + collector.losses().get(RANGE, 0) == 3 * threads * records + first
+
+
+def test_a_process_that_records_itself_has_pages_before_its_threads_come_to_them(alone: Callable[..., Any]) -> None:
+    assert alone("""
+spool_fd = os.memfd_create("spool")
+assert lib.pln_self_start(spool_fd) == 0
+def bytes_there():
+    return os.fstat(lib.pln_region_fd()).st_blocks * 512
+with _Range("first"):
+    pass
+before, written = bytes_there(), 0
+while bytes_there() - before < written * 64 + (1 << 18) and written < 131_072:
+    for _ in range(500):
+        with _Range("step"):
+            pass
+    written += 500
+print(written < 131_072)
+""")

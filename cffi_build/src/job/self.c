@@ -52,6 +52,7 @@ static void *drain(void *unused) {
         uint64_t wake_ns = pln_now_ns() + period_ns;
         struct timespec wake = {(time_t)(wake_ns / 1000000000u), (long)(wake_ns % 1000000000u)};
         pthread_cond_timedwait(&self.stopping, &self.mutex, &wake);
+        pln_rings_make_pages();
         int64_t drained = pln_reader_drain(self.reader, sinks, 1);
         period_ns = next_period_ns(period_ns, drained, pln_reader_fill(self.reader));
     }

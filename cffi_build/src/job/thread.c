@@ -16,7 +16,9 @@
 
 __thread struct pln_ring *pln_ring;
 
-/* All under pln_process_mutex. */
+#define PAGE 4096u
+
+/* All under pln_process_mutex, but that rings below region.ring_count stay as they are. */
 static struct pln_ring *rings[PLN_RING_MAX];
 static struct pln_ring *free_rings[PLN_RING_MAX];
 static uint32_t ring_count;
@@ -167,7 +169,42 @@ void pln_thread_announce(struct pln_ring *ring) {
     pln_probe(&record);
 }
 
+/* ---- pages, before their thread comes to them ---- */
+
+/* Records that a ring had at the last look, and those for which it has pages. Of the drain thread. */
+static struct {
+    uint64_t head;
+    uint64_t made;
+} looks[PLN_RING_MAX];
+
+/* For as many records as have come since the last look, and as many again. */
+static void make_pages(uint32_t index, uint64_t head) {
+    uint64_t capacity = pln_process.ring_mask + 1, per_page = PAGE / PLN_RECORD_SIZE;
+    uint64_t from = looks[index].made > head ? looks[index].made : head & ~(per_page - 1);
+    uint64_t to = (head + 2 * (head - looks[index].head) + per_page - 1) & ~(per_page - 1);
+    if (to > capacity)
+        to = capacity;
+    if (from >= to)
+        return;
+    looks[index].made = to;
+    char *pages = (char *)rings[index] + PLN_RING_HEADER + from * PLN_RECORD_SIZE;
+    if (madvise(pages, (to - from) * PLN_RECORD_SIZE, MADV_POPULATE_WRITE) != 0)
+        looks[index].made = capacity; /* Linux before 5.14, or no memory: they come when they are written to */
+}
+
+void pln_rings_make_pages(void) {
+    /* Acquire, pairs with the release in pln_ring_claim(). */
+    uint32_t count = __atomic_load_n(&pln_process.region->ring_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t head = __atomic_load_n(&rings[i]->head, __ATOMIC_RELAXED);
+        if (head != looks[i].head && looks[i].made <= pln_process.ring_mask)
+            make_pages(i, head);
+        looks[i].head = head;
+    }
+}
+
 void pln_threads_forget(void) {
+    memset(looks, 0, ring_count * sizeof *looks);
     for (uint32_t i = 0; i < ring_count; i++) {
         munmap(rings[i], mapped_bytes());
     }
