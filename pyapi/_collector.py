@@ -36,6 +36,7 @@ class AgentCollector:
         except BaseException:
             self._client.close()
             raise
+        lib.pln_sources_follow()
 
     def stop(self) -> PillionError | None:
         """Ends the session; returns why it had ended before, if it had."""

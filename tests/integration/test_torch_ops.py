@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from capture_questions import losses, range_names
 
 import pillion
@@ -100,7 +101,8 @@ def test_operators_can_be_left_out(agent: Any, require_torch: None, tmp_path: Pa
     assert sources <= {CONSTANTS["PLN_SOURCE_ITT"]}, "oneDNN annotates its primitives"
 
 
+@pytest.mark.parametrize("options", [[], ["--starved"]])
 def test_operators_come_again_in_a_later_recording_of_the_same_process(
-    require_torch: None, target: Callable[..., Any]
+    agent: Any, require_torch: None, target: Callable[..., Any], options: list[str]
 ) -> None:
-    assert target("torch_sessions").answer() == {"counts": [11, 7]}
+    assert target("torch_sessions", *options).answer() == {"counts": [11, 7]}

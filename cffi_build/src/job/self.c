@@ -107,6 +107,11 @@ static int open_session(int spool_fd) {
     return error;
 }
 
+void pln_sources_follow(void) {
+    pln_cupti_await();
+    pln_control_update();
+}
+
 int pln_self_start(int spool_fd) {
     int error = pln_setup();
     if (error != 0)
@@ -120,10 +125,8 @@ int pln_self_start(int spool_fd) {
             close_session();
     }
     pthread_mutex_unlock(&self.mutex);
-    if (error == 0) {
-        pln_cupti_await();
-        pln_control_update(); /* on return everything runs */
-    }
+    if (error == 0)
+        pln_sources_follow();
     return error;
 }
 
