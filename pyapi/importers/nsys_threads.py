@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pillion._demangle import demangled
+from pillion._demangle import FunctionDemangler
 from pillion._tables import Array, Columns, Tables, from_rows
 from pillion.importers.assembly import clean_times
 from pillion.importers.database import Database
@@ -125,11 +125,12 @@ def _stacks(database: Database, texts: dict[int, str]) -> tuple[Tables, dict[int
 def _frames(rows: dict[str, Array], texts: dict[int, str], frames: dict[tuple[str, str, str], int]) -> list[int]:
     """The row of each entry's frame."""
     known: dict[tuple[int, int, int], int] = {}
+    demangle = FunctionDemangler()
     made = []
     for key in zip(rows["symbol"].tolist(), rows["module"].tolist(), rows["kernelMode"].tolist()):
         if key not in known:
             name, module = texts.get(key[0]) or "[unknown]", texts.get(key[1], "")
             kind = "kernel" if key[2] or module.startswith(_KERNEL) else "native"
-            known[key] = frames.setdefault((kind, demangled(name), module), len(frames))
+            known[key] = frames.setdefault((kind, demangle(name), module), len(frames))
         made.append(known[key])
     return made

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pillion._capture import Capture
-from pillion._demangle import demangled
+from pillion._demangle import FunctionDemangler
 from pillion._tables import Array, Columns
 from pillion.importers.assembly import imported
 from pillion.importers.cuda_names import DRIVER_NAMES, RUNTIME_NAMES
@@ -146,7 +146,8 @@ class _Import(DatabaseImport):
         if not self._has(table, "start", "end", "name"):
             return
         rows, columns = self._device_rows(table, ("name", *KERNEL_COLUMNS))
-        names = {number: demangled(self._texts[number]) for number in set(rows["name"].tolist()) & self._texts.keys()}
+        demangle = FunctionDemangler()
+        names = {number: demangle(self._texts[number]) for number in set(rows["name"].tolist()) & self._texts.keys()}
         columns["name"] = self._profile.rows_of(names, rows["name"], "kernel")
         columns["attributes"] = self._profile.attributes(
             {label: rows[key] for key, label in KERNEL_COLUMNS.items()}, kernel_attributes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,26 +11,18 @@ from typing import IO, Any
 import numpy as np
 
 from pillion._capture import Capture
-from pillion._demangle import demangled
+from pillion._demangle import FunctionDemangler
 from pillion._errors import CaptureError
 from pillion._tables import Array, Tables, from_rows
 from pillion.importers.assembly import imported
 from pillion.importers.losses import Losses
+from pillion.importers.perf_lines import INLINED, Frame, Header, frame, is_field, sample_header, sampled_frame
 from pillion.importers.sample_gaps import usual_gap_ns
 from pillion.importers.threads import processes_table, threads_table
 
-# comm pid/tid [cpu] seconds.micros: period event: — without a slash the number is the thread's.
-_HEADER = re.compile(
-    r"(?P<comm>\S.*?) (?P<pid>\d{1,10})(?:/(?P<tid>\d{1,10}))? (?:\[(?P<cpu>\d{1,9})\] )?(?:\S{1,8} )?"
-    r"(?P<seconds>\d{1,9})\.(?P<fraction>\d{1,9}): (?:(?P<period>\d{1,18}) )?(?P<event>[^ :]\S*?):(?: (?P<rest>.*))?"
-)
-_HEADER_MAX = 4096
 _LINE_MAX = 1 << 20
-_KERNEL_FROM = 0xFFFF_8000_0000_0000
 _CLOCKS = ("cpu-clock", "task-clock")
-_U16_MAX, _U32_MAX = 2**16 - 1, 2**32 - 1
-_UNKNOWN = "[unknown]"
-_ADDRESS = re.compile(r"[0-9a-f]{1,16}")
+_NO_COLUMN = "fields of samples that have no column: addresses, arguments of tracepoints, source lines"
 
 
 def import_perf_script(path: Path) -> Capture:
@@ -46,24 +37,18 @@ def import_perf_script(path: Path) -> Capture:
     return reader.capture()
 
 
-def sample_header(line: str) -> re.Match[str] | None:
-    """The parts of a sample's first line; None for any other line."""
-    if len(line) > _HEADER_MAX:
-        return None
-    return _HEADER.fullmatch(" ".join(line.split()))
-
-
 class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._losses = Losses()
         self._samples: list[tuple[int, int, int, int, int, int, int]] = []  # ts, pid, tid, cpu, period, event, stack
         self._events: dict[str, int] = {}
-        self._frames: dict[tuple[str, str, str, str], int] = {}
+        self._frames: dict[Frame, int] = {}
         self._stacks: dict[tuple[int, ...], int] = {(): 0}
         self._names: dict[tuple[int, int], str] = {}
-        self._header: re.Match[str] | None = None
-        self._stack: list[int] = []
+        self._header: Header | None = None
+        self._is_record = False  # the last first line is that of a record, not of a sample
+        self._stack: list[Frame] = []
 
     def read(self) -> None:
         """All lines."""
@@ -92,47 +77,49 @@ class _Reader:
         header = sample_header(text)
         if header:
             self._end_sample()
-            self._header = header
-            self._add_frame(header["rest"] or "")  # without call chains the only one is here
+            self._begin(header)
         elif not text:
             self._end_sample()
-        elif not (self._header and line[:1].isspace() and self._add_frame(text)) and not text.startswith("#"):
+        elif not (line[:1].isspace() and self._add(text)) and not text.startswith("#"):
             self._losses.add("bad_lines", 1, f"line {number:,} of {self._path}")
 
-    def _add_frame(self, text: str) -> bool:
-        """``address symbol+0xoffset (module)``; whether it is that."""
-        address, _, rest = text.partition(" ")
-        symbol, paren, module = rest.removesuffix(")").removesuffix(" (deleted)").rpartition(" (")
-        if not paren or not rest.endswith(")") or not _ADDRESS.fullmatch(address):
-            return False
-        name, plus, offset = symbol.rpartition("+0x")
-        name = name.strip() if plus and _ADDRESS.fullmatch(offset) else symbol.strip()
-        self._stack.append(self._frame(int(address, 16), name, module))
-        return True
+    def _begin(self, header: Header) -> None:
+        self._is_record = header.is_record
+        if header.is_record:
+            self._losses.add("perf_records", 1, "records of perf that are no samples")
+            self._losses.add("samples", header.lost, "samples that perf says were lost")
+        else:
+            self._header = header
 
-    def _frame(self, address: int, name: str, module: str) -> int:
-        kind, file = "native", ""
-        if name.startswith("py::"):  # CPython's names in perf maps: py::function:file
-            name, _, file = name[4:].partition(":")
-            kind, module = "python", ""
-        elif address >= _KERNEL_FROM or module.startswith(("[kernel", "[guest.kernel")) or module.endswith(".ko"):
-            kind = "kernel"
-        module = "" if module == _UNKNOWN else module
-        return self._frames.setdefault((kind, name, file, module), len(self._frames))
+    def _add(self, text: str) -> bool:
+        """A line below the first of a sample; whether it is one of those that perf writes there."""
+        if not self._header:
+            return self._is_record
+        found = frame(text)
+        if found:
+            self._stack.append(found)
+            return True
+        if not is_field(text):
+            return False
+        if self._stack and text.endswith(f" ({INLINED})"):  # with source lines that is said behind them
+            self._stack[-1] = self._stack[-1]._replace(module=INLINED)
+        self._losses.add("perf_fields", 1, _NO_COLUMN)
+        return True
 
     def _end_sample(self) -> None:
         header, self._header = self._header, None
         if not header:
             return
-        stack, self._stack = tuple(self._stack), []
-        pid = min(int(header["pid"]), _U32_MAX)
-        tid = min(int(header["tid"]), _U32_MAX) if header["tid"] else pid
-        ts_ns = int(header["seconds"]) * 10**9 + int(header["fraction"].ljust(9, "0"))
-        event = self._events.setdefault(header["event"].partition(":")[0], len(self._events))
-        row = self._stacks.setdefault(stack, len(self._stacks))
-        cpu = min(int(header["cpu"] or 0), _U16_MAX)
-        self._samples.append((ts_ns, pid, tid, cpu, int(header["period"] or 0), event, row))
-        self._names[pid, tid] = header["comm"]
+        stack, self._stack = self._stack, []
+        if header.rest:
+            alone = None if stack else sampled_frame(header.rest)  # without call chains the only one is here
+            stack += [alone] if alone else []
+            self._losses.add("perf_fields", int(alone is None), _NO_COLUMN)
+        numbers = tuple(self._frames.setdefault(it, len(self._frames)) for it in _outer_modules(stack))
+        event = self._events.setdefault(header.event, len(self._events))
+        row = self._stacks.setdefault(numbers, len(self._stacks))
+        self._samples.append((header.ts_ns, header.pid, header.tid, header.cpu, header.period, event, row))
+        self._names[header.pid, header.tid] = header.comm
 
     def capture(self) -> Capture:
         """What was read.
@@ -165,9 +152,8 @@ class _Reader:
         return imported(self._path, "perf", self._tables() | {"samples": samples}, [""], self._losses, meta)
 
     def _tables(self) -> Tables:
-        frames = [
-            (row, kind, demangled(name), file, 0, module) for (kind, name, file, module), row in self._frames.items()
-        ]
+        demangle = FunctionDemangler()
+        frames = [(row, it.kind, demangle(it.name), it.file, 0, it.module) for it, row in self._frames.items()]
         events = from_rows("events", ())
         return {
             "events": events,
@@ -176,6 +162,16 @@ class _Reader:
             "processes": processes_table({pid: name for (pid, tid), name in self._names.items() if pid == tid}),
             "threads": threads_table(self._names),
         }
+
+
+def _outer_modules(stack: list[Frame]) -> list[Frame]:
+    """The same frames, leaf first; code that was inlined is in the module that it was inlined into."""
+    frames: list[Frame] = []
+    module = ""
+    for it in reversed(stack):
+        module = it.module if it.module != INLINED else module
+        frames.append(it._replace(module=module))
+    return frames[::-1]
 
 
 def _weights(rows: Array, is_clock: bool) -> tuple[Array, int]:

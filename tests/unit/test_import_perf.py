@@ -94,6 +94,93 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
     assert f"line {place} " in capture.columns["losses"]["place"][0]
 
 
+def one(tmp_path: Path, *lines: str) -> tuple[Capture, list[tuple[str, str, str, str]]]:
+    """A capture of one sample, and its frames."""
+    capture = imported(tmp_path, "\n".join(lines) + "\n")
+    assert len(capture.columns["samples"]["ts_ns"]) == 1
+    return capture, stack(capture, 0)
+
+
+def test_fields_may_be_missing(tmp_path: Path) -> None:
+    both = [("native", "work<int>(char*)", "", ""), ("kernel", "[unknown]", "", "")]
+    lines = ("\t7f0000001234 work<int>(char*)+0x4", "\tffffffff81000010 [unknown]")
+    for first in ("7/8 5.5: cycles:", "job 8 5.5: cycles:", "job 7/8 [003] 5.5: ", "8 U 5.5: cycles:u:"):
+        capture, frames = one(tmp_path, first, *lines)
+        assert frames == both, first
+        assert (capture.columns["samples"]["tid"].tolist(), losses(capture)) == ([8], {}), first
+    assert one(tmp_path, "job 8 5.5: cycles:", "\t7f00000012ab")[1] == [("native", "0x7f00000012ab", "", "")]
+    assert one(tmp_path, "job 8 5.5: cycles:  7f00000012ab run+0x1")[1] == [("native", "run", "", "")]
+    assert one(tmp_path, "job 8 5.5:  7f00000012ab run+0x1 (/a)")[1] == [("native", "run", "", "/a")]
+
+
+def test_names_of_threads_and_modules_may_look_like_fields(tmp_path: Path) -> None:
+    capture, frames = one(tmp_path, "a 1/2 [3]: 5 6 [001]  5.5: 9 cycles:", "\t12 f (x) (/a (b)/c d (deleted))")
+    assert capture.columns["threads"]["name"].tolist() == ["a 1/2 [3]: 5"]
+    assert frames == [("native", "f (x)", "", "/a (b)/c d")]
+    assert one(tmp_path, ":-1 -1 5.5: cycles:")[0].columns["samples"]["pid"].tolist() == [0]
+
+
+def test_tracepoints_are_events_of_their_own(tmp_path: Path) -> None:
+    kinds = enumerate(("switch", "waking", "switch"))
+    text = "".join(f"a 1 5.{number}: sched:sched_{kind}: who=b 12\n" for number, kind in kinds)
+    capture = imported(tmp_path, text)
+    assert capture.meta["trace"] == {"event": "sched:sched_switch"}
+    assert losses(capture) == {"other_events": 1, "perf_fields": 3}
+
+
+def test_inlined_code_is_in_the_module_around_it(tmp_path: Path) -> None:
+    expected = [("native", "inner", "", "/a.so"), ("native", "outer", "", "/a.so"), ("native", "main", "", "/b")]
+    first = "job 8 5.5: cycles:"
+    assert one(tmp_path, first, "\t12 inner+0x2 (inlined)", "\t12 outer+0x2 (/a.so)", "\t34 main (/b)")[1] == expected
+    lines = ("\t12 inner+0x2", "  x y.h:5 (inlined)", "\t12 outer+0x2 (/a.so)", "  a.c:9", "\t34 main (/b)", "  b[34]")
+    capture, frames = one(tmp_path, first, *lines)
+    assert frames == expected
+    assert losses(capture) == {"perf_fields": 3}
+
+
+def test_what_stands_beside_a_frame_is_no_part_of_it(tmp_path: Path) -> None:
+    expected = [("native", "f(int)", "", "/a")]
+    first = "job 8 5.5: mem:  7f0012345678   7f00000012ab f(int)+0x1 (/a) ilen: 2 insn: 75 ea"
+    assert one(tmp_path, first)[1] == expected
+    lines = ("job 8 5.5: mem:  7f0012345678", "\t12 f(int)+0x1 (/a+0x12)", " ilen: 2 insn: 75 ea")
+    capture, frames = one(tmp_path, *lines)
+    assert frames == expected
+    assert losses(capture) == {"perf_fields": 2}
+    assert one(tmp_path, "job 8 5.5: cycles:", "\t12 f(int) (/a)", " 0x12/0x13/P/-/-/0  0x2/0x3/M/-/-/0")[1] == expected
+
+
+def test_frames_of_the_kernel_are_known_by_their_module(tmp_path: Path) -> None:
+    modules = ("/lib/modules/6.1/build/vmlinux", "/usr/lib/debug/vmlinux-6.1", "[ext4]", "/x/nvidia.ko.xz")
+    for module in modules:
+        assert one(tmp_path, "a 1 5.5: cycles:", f"\t4711 f ({module})")[1] == [("kernel", "f", "", module)]
+    for module in ("[vdso]", "[heap]", "[stack:12]", "/opt/vmlinuxtool", "/a/b.kofi"):
+        assert one(tmp_path, "a 1 5.5: cycles:", f"\t4711 f ({module})")[1] == [("native", "f", "", module)]
+
+
+def test_only_mangled_names_are_demangled(tmp_path: Path) -> None:
+    for name, readable in (("f", "f"), ("Pi", "Pi"), ("_Z1fv", "f()"), ("_Z1fv.cold", "f() [cold]")):
+        assert one(tmp_path, "a 1 5.5: cycles:", f"\t4711 {name} (/a)")[1] == [("native", readable, "", "/a")]
+
+
+def test_records_that_are_no_samples_are_counted_and_losses_taken_over(tmp_path: Path) -> None:
+    capture, _ = one(
+        tmp_path,
+        "a 0 0.000000: PERF_RECORD_MMAP -1/0: [0xffffffff81000000(0x127) @ 0]: x [kernel.kallsyms]_text",
+        "a 1 [000] 5.1: PERF_RECORD_COMM: b:1/1",
+        "a 1 [000] 5.2: PERF_RECORD_NAMESPACES 1/1 - nr_namespaces: 2",
+        "\t\t[0/net: 0/0, 1/uts: 0/0]",
+        "a 1 [000] 5.3: PERF_RECORD_LOST lost 17",
+        "a 1 [000] 5.4: PERF_RECORD_FORK(1:2):(1:1)",
+        "a 1 [000] 5.5: cycles:  7f00000012ab run+0x1 (/a)",
+    )
+    assert losses(capture) == {"perf_records": 5, "samples": 17}
+
+
+def test_a_long_header_does_not_hide_what_it_is(tmp_path: Path) -> None:
+    header = "# ========\n# captured on    : today\n" + "# bpf_prog_info 1: a\n" * 5_000
+    assert len(one(tmp_path, header, "a 1 5.5: cycles:")[1]) == 0
+
+
 def test_hostile_lines_take_no_time(tmp_path: Path) -> None:
     lines = [" " * 1_000_000 + "(x", "a " * 500_000, "1 " * 2_000, "x" * 3_000_000, "\t1 " + " (" * 100_000]
     capture = imported(tmp_path, STACKS + "\n".join(lines) + "\n")

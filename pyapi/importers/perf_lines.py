@@ -1,0 +1,159 @@
+"""The lines of ``perf script``: the first of a sample, its frames, and what else its options print.
+
+Which fields there are is up to the options ``-F`` and the version; their order is always the same.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_HEADER_MAX = 4096
+_U16_MAX, _U32_MAX = 2**16 - 1, 2**32 - 1
+_KERNEL_FROM = 0xFFFF_8000_0000_0000
+
+# comm pid/tid [cpu] flags seconds.micros: period event: — without a slash the number is the thread's. The event, or the
+# comm, may be missing.
+_HEADER = re.compile(
+    r"(?:(?P<comm>\S.{0,63}?)\s+)?(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,9})\]\s+)?"
+    r"(?:[^\s\d]\S{0,7}\s+)?(?P<seconds>\d{1,9})\.(?P<fraction>\d{1,9}):"
+    r"(?:(?:\s+(?P<period>\d{1,18}))?\s+(?P<event>[^\s:]\S*?):(?=\s|$)|(?=\s*$|\s+[0-9a-f]{4,16}\s|\s+PERF_RECORD_))"
+)
+_MODIFIERS = re.compile(r":[ukhGHIDpPSeWb]{1,12}$")
+_RECORD = "PERF_RECORD_"
+_LOST = re.compile(r"PERF_RECORD_LOST\S* lost (\d{1,18})")
+
+_ADDRESS = re.compile(r"[0-9a-f]{1,16}")
+_BEFORE_ADDRESS = re.compile(r"[0-9a-f]{1,16}\s+(?=[0-9a-f]{5,16}\s+\S)")
+# What follows the module of a frame, or stands on a line of its own: instructions, branches, registers, source lines.
+_INSTRUCTION = r"(?:ilen: \d|insn: [0-9a-f]|0x[0-9a-f]+(?:\([^)]*\))?/)"
+_BEHIND_FRAME = re.compile(rf"\)\s+(?={_INSTRUCTION})")
+_FIELDS = re.compile(rf"{_INSTRUCTION}.*|ABI:\d.*|.*:\d{{1,9}}(?: \(inlined\))?|\S+\[[0-9a-f]{{1,16}}\]", re.DOTALL)
+
+_UNKNOWN = "[unknown]"
+INLINED = "inlined"  # the module of a frame that is code of the next one
+_USER_AREAS = ("[unknown]", "[vdso]", "[vsyscall]", "[vectors]", "[sigpage]", "[uprobes]", "[heap]", "[stack", "[anon")
+_KERNEL_FILES = re.compile(r"vmlinux(?:[-.].*)?|.*\.ko(?:\.(?:gz|xz|zst|debug))*")
+
+
+class Header(NamedTuple):
+    """The first line of a sample, or a record that is none.
+
+    Attributes:
+        cpu: 0 where it is not said.
+        event: without its modifiers; "" where it is not said.
+        rest: what follows the event.
+    """
+
+    comm: str
+    pid: int
+    tid: int
+    cpu: int
+    ts_ns: int
+    period: int
+    event: str
+    rest: str
+
+    @property
+    def is_record(self) -> bool:
+        """Whether perf shows a record of its own here: that a task began, what it mapped, what was lost."""
+        return self.event.startswith(_RECORD) or self.rest.startswith(_RECORD)
+
+    @property
+    def lost(self) -> int:
+        """How many samples were lost, of a record that says so."""
+        found = _LOST.match(self.rest)
+        return int(found[1]) if found else 0
+
+
+class Frame(NamedTuple):
+    """A frame: kind, name, file and module as in the table ``frames``."""
+
+    kind: str
+    name: str
+    file: str
+    module: str
+
+
+def sample_header(line: str) -> Header | None:
+    """The parts of a sample's first line; None for any other line."""
+    line = line.strip()
+    found = _HEADER.match(line[:_HEADER_MAX])
+    if not found or not (found["comm"] or found["event"]):
+        return None
+    pid = _number(found["pid"])
+    return Header(
+        found["comm"] or "",
+        pid,
+        _number(found["tid"]) if found["tid"] else pid,
+        min(int(found["cpu"] or 0), _U16_MAX),
+        int(found["seconds"]) * 10**9 + int(found["fraction"].ljust(9, "0")),
+        int(found["period"] or 0),
+        _MODIFIERS.sub("", found["event"] or ""),
+        line[found.end() :].strip(),
+    )
+
+
+def _number(text: str) -> int:
+    """A pid or tid; what is below 0 is no process."""
+    return min(max(int(text), 0), _U32_MAX)
+
+
+def frame(text: str) -> Frame | None:
+    """``address symbol+0xoffset (module)``, of which symbol and module may be missing; None if it is not that."""
+    behind = _BEHIND_FRAME.search(text)
+    text = text[: behind.start() + 1] if behind else text
+    address, _, rest = text.partition(" ")
+    if not _ADDRESS.fullmatch(address):
+        return None
+    symbol, module = _split(rest.strip())
+    if symbol is None:
+        return None
+    name, plus, offset = symbol.rpartition("+0x")
+    name = name.strip() if plus and _ADDRESS.fullmatch(offset) else symbol
+    return _frame(int(address, 16), name or f"0x{address}", module)
+
+
+def sampled_frame(text: str) -> Frame | None:
+    """The frame that stands on the first line of a sample, perhaps behind the address that the sample is about."""
+    return frame(_BEFORE_ADDRESS.sub("", text, count=1))
+
+
+def is_field(text: str) -> bool:
+    """Whether a line below a sample is none of its frames, but something else that it has."""
+    return _FIELDS.fullmatch(text) is not None
+
+
+def _split(text: str) -> tuple[str | None, str]:
+    """Symbol and module, "" where there is none; no symbol if the line ends within its module.
+
+    Both may have parentheses: the module has those of the last pair that is whole.
+    """
+    if not text.endswith(")"):
+        return (text if text.count("(") == text.count(")") else None), ""
+    inner = text[:-1].removesuffix(" (deleted)")
+    begin = inner.rfind("(")
+    for _ in range(8):
+        if begin < 0:
+            break
+        module = inner[begin + 1 :]
+        if (not begin or inner[begin - 1] == " ") and module.count("(") == module.count(")"):
+            return inner[:begin].strip(), module
+        begin = inner.rfind("(", 0, begin)
+    return (text if text.count("(") == text.count(")") else None), ""
+
+
+def _frame(address: int, name: str, module: str) -> Frame:
+    if name.startswith("py::"):  # CPython's names in perf maps: py::function:file
+        name, _, file = name[4:].partition(":")
+        return Frame("python", name, file, "")
+    path, plus, offset = module.rpartition("+0x")
+    module = path if plus and _ADDRESS.fullmatch(offset) else module
+    is_kernel = address >= _KERNEL_FROM or _is_of_kernel(module)
+    return Frame("kernel" if is_kernel else "native", name, "", "" if module == _UNKNOWN else module)
+
+
+def _is_of_kernel(module: str) -> bool:
+    if module.startswith("["):
+        return not module.startswith(_USER_AREAS)
+    return _KERNEL_FILES.fullmatch(module.rpartition("/")[2]) is not None
