@@ -46,7 +46,7 @@ struct pln_trace_event {
     int64_t bytes;
     uint32_t name;
     uint32_t category; /* a label */
-    uint32_t id; /* a label: the raw token */
+    uint32_t id; /* a label: the raw token of id or id2 */
     uint32_t shapes; /* JSON */
     uint32_t stack; /* a label */
     uint32_t frame; /* a label: of the member stackFrames the key of the innermost frame */

@@ -46,13 +46,19 @@ class Stacks:
             nodes: the member ``stackFrames``: by key ``name``, ``category``, ``parent``; of our own traces also
                 ``file``, ``line`` and ``module``, and the category is the kind.
         """
-        nodes = nodes if isinstance(nodes, dict) else {}
+        used = _used(numbers, texts)
         row = np.zeros(len(texts), np.int64)
+        row[used] = self.of_keys([texts[number] for number in used], nodes, losses)
+        return row[numbers]
+
+    def of_keys(self, keys: list[str], nodes: Any, losses: Losses) -> list[int]:
+        """The row of the stack of each of these innermost nodes, as ``of_nodes``."""
+        nodes = nodes if isinstance(nodes, dict) else {}
         known: dict[str, _Frame] = {}
+        rows: list[int] = []
         unknown, room = 0, _FRAMES_OF_ALL_MAX
-        for number in _used(numbers, texts):
+        for key in keys:
             frames: list[_Frame] = []
-            key = texts[number]
             while len(frames) < min(_FRAMES_MAX, room) and isinstance(node := nodes.get(key), dict):
                 if key not in known:
                     known[key] = _frame(node)
@@ -60,9 +66,9 @@ class Stacks:
                 key = str(node["parent"]) if node.get("parent") is not None else ""
             unknown += key != ""  # a key that is none, or frames that are too many
             room -= len(frames)
-            row[number] = self._row(frames)
+            rows.append(self._row(frames))
         losses.add("stacks", unknown, "stacks with frames that are not in stackFrames, or with too many")
-        return row[numbers]
+        return rows
 
     def tables(self) -> Tables:
         """The tables ``frames`` and ``stacks``."""

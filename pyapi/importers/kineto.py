@@ -18,6 +18,8 @@ from pillion._order import time_order
 from pillion._tables import Array, Columns, Labels, Tables
 from pillion.importers.assembly import TIME_MAX_NS, activities_table, clean_times, events_table, imported
 from pillion.importers.call_stacks import Stacks
+from pillion.importers.chrome_samples import Sampled, read_samples
+from pillion.importers.distinct import distinct
 from pillion.importers.host_events import HostEvents, host_events
 from pillion.importers.labels import labels
 from pillion.importers.losses import Losses
@@ -70,6 +72,7 @@ class _Import:
         self._is_window = is_window
         self._flags = trace.column("flags")
         self._phase = trace.column("phase")
+        self._sampled: Sampled | None = None
         self._own = own_trace(trace, self._phase, losses)
         if self._own is not None:
             self._flags = self._own.flags(self._flags)
@@ -90,8 +93,12 @@ class _Import:
             activities = self._activities(on_device, threads, events)
             self._add_memory(events, activities)
             tables |= {"events": events, "activities": activities}
+            if self._sampled:
+                tables["samples"] = self._sampled.table(events)
             tables |= self._places_tables(metadata, threads, set(np.unique(events["pid"]).tolist()))
-            return imported(self._path, "kineto", tables, trace.strings, self._losses, self._meta(spans))
+            period_ns = self._sampled.period_ns if self._sampled else 0
+            meta = self._meta(spans) | {"period_ns": period_ns, "rate_hz": round(1e9 / period_ns) if period_ns else 0}
+            return imported(self._path, "kineto", tables, trace.strings, self._losses, meta)
         tables |= {"events": events, "activities": own.activities(events), **own.whole_tables()}
         tables |= {name: own.moments(name, threads, events, stacks) for name in ("waits", "samples")}
         capture = imported(self._path, "kineto", tables, own.strings.texts, self._losses, {})
@@ -102,6 +109,9 @@ class _Import:
         """The tables of stacks and frames, and the stack of each event: what ``sf`` refers to, else "Call stack"."""
         trace, stacks = self._trace, Stacks()
         leaf, said, nodes = trace.column("frame"), trace.column("stack"), trace.members.pop("stackFrames", None)
+        if self._own is None and isinstance(sampled := trace.members.get("samples"), list):
+            del trace.members["samples"]
+            self._sampled = read_samples(sampled, stacks, nodes, self._losses)
         has_leaf = leaf.any()
         if not (has_leaf or said.any()):
             return stacks.tables(), np.broadcast_to(0, len(trace))
@@ -139,6 +149,8 @@ class _Import:
         }
         for name in _COPIED:
             columns[name] = trace.column(name)[rows]
+        if self._own is None and host.end_place is not host.place:
+            columns["attributes"] = self._joined(columns["attributes"], host)
         # A backward operator is told by the thread of its forward one.
         scope = np.where(columns["category"].isin("user_annotation"), 7, columns["fwd_thread"] > 0)
         columns["scope"] = scope.astype(np.int16)
@@ -155,8 +167,22 @@ class _Import:
         self._own.finish_events(events, known, host.place, order)
         return events
 
+    def _joined(self, attributes: Array, host: HostEvents) -> Array:
+        """The attributes of ranges, with what the events say that end them."""
+        texts = self._trace.strings
+        at_end = np.where(host.end_place != host.place, self._trace.column("attributes")[host.end_place], 0)
+        place, which = distinct(attributes, at_end)
+        numbers = []
+        for begin, end in zip(attributes[place].tolist(), at_end[place].tolist()):
+            if begin and end:
+                texts.append(f"{texts[begin][:-1]},{texts[end][1:]}")
+            numbers.append(len(texts) - 1 if begin and end else begin or end)
+        return np.array(numbers, attributes.dtype)[which]
+
     def _activities(self, places: Array, threads: Threads, events: Columns) -> Columns:
         trace = self._trace
+        is_open = self._has(lib.PLN_TRACE_NO_END)[places] & (self._phase[places] == ord("X"))
+        self._losses.add("bad_durations", int(np.count_nonzero(is_open)), "work of devices without one, taken as 0")
         usable, start, end = clean_times(
             trace.column("start_ns")[places], trace.column("duration_ns")[places], self._losses
         )

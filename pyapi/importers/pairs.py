@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pillion._tables import Array
+from pillion.importers.distinct import distinct
 
 
 class Pairs(NamedTuple):
@@ -44,6 +45,28 @@ def pair(place: Array, is_begin: Array, key: Array, time: Array) -> Pairs:
     here, there = by_level[begins], by_level[following]
     closes = ~is_begin[there] & (level[there] == level[here]) & (group[there] == group[here])
     return Pairs(place[here], np.where(closes, place[there], -1), place[lonely])
+
+
+def pair_named(place: Array, is_begin: Array, key: Array, time: Array, name: Array) -> Pairs:
+    """As ``pair``, where ends may say by name what they end.
+
+    Ranges of a key are taken for a stack unless an end names another one of them: then those of that key belong
+    together by their names.
+
+    Args:
+        name: numbers, 0 for none.
+    """
+    pairs = pair(place, is_begin, key, time)
+    named = distinct(key, name)[1]
+    row = np.zeros(int(place.max(initial=0)) + 1, np.int64)
+    row[place] = np.arange(len(place))
+    matched = pairs.end >= 0
+    begin, end = row[pairs.begin[matched]], row[pairs.end[matched]]
+    is_other = (name[begin] != name[end]) & (name[end] != 0) & np.isin(named[end], named[is_begin])
+    if not is_other.any():
+        return pairs
+    by_name = np.isin(key, key[end[is_other]])
+    return pair(place, is_begin, distinct(key, np.where(by_name, name, -1))[1], time)
 
 
 def _running_minimum(values: Array, group: Array) -> Array:

@@ -25,7 +25,7 @@ from pillion.merge.spool import StructArray
 _PIECE = 4 << 20
 _ITEM_MAX = 256 << 20  # bytes of one event or member; the longest that anybody has shown has 3 MB
 _MEMBER_MAX = 1 << 20
-_STACK_FRAMES = b'"stackFrames"'  # of a program with many stacks this member alone is as long as it takes
+_LONG_MEMBERS = (b'"stackFrames"', b'"samples"')  # as long as it takes
 _ROWS = 8192  # events of a block: in this size it stays in the processor's cache
 _GZIP = b"\x1f\x8b"
 
@@ -157,7 +157,7 @@ class TraceJson:
 
     def _keep_member(self, key: bytes, value: memoryview, position: int) -> None:
         try:
-            if not 0 < len(value) <= (_ITEM_MAX if key == _STACK_FRAMES else _MEMBER_MAX):
+            if not 0 < len(value) <= (_ITEM_MAX if key in _LONG_MEMBERS else _MEMBER_MAX):
                 raise ValueError
             self.members[json.loads(key)] = json.loads(bytes(value), strict=False)
         except (ValueError, RecursionError):

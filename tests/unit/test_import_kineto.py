@@ -168,6 +168,99 @@ def test_pairs_of_begin_and_end_are_ranges(tmp_path: Path) -> None:
     assert losses(capture) == {"lonely_ends": 2, "unfinished": 1}
 
 
+def event(ph: str, ts: float, name: str = "", **more: Any) -> dict[str, Any]:
+    return {"ph": ph, "pid": 1, "tid": 1, "ts": ts, **({"name": name} if name else {}), **more}
+
+
+def spans(capture: Capture) -> list[tuple[str, int, int]]:
+    """Name, start and end of each event, in order."""
+    events = capture.columns["events"]
+    return list(zip(names(capture), events["start_ns"].tolist(), events["end_ns"].tolist()))
+
+
+def test_ends_that_name_another_range_belong_to_that(tmp_path: Path) -> None:
+    crossing = [event("B", 1, "a"), event("B", 2, "b"), event("E", 3, "a"), event("E", 4, "b"), event("E", 5, "b")]
+    capture = trace(tmp_path, crossing)
+    assert spans(capture) == [("a", 1_000, 3_000), ("b", 2_000, 4_000)]
+    assert losses(capture) == {"lonely_ends": 1}
+    nameless = [event("B", 1, "a"), event("B", 2, "b"), event("E", 3), event("E", 4, "the end of a")]
+    assert spans(trace(tmp_path, nameless)) == [("a", 1_000, 4_000), ("b", 2_000, 3_000)]
+
+
+def test_asynchronous_ranges_are_told_apart_by_their_ids(tmp_path: Path) -> None:
+    def part(ph: str, ts: int, pid: int, id_: str | None = None, **more: Any) -> dict[str, Any]:
+        ids = {"id2": {"local": id_}} if id_ else {}
+        return event(ph, ts, "load", cat="net", **{"pid": pid, **ids, **more})
+
+    parts = [part("b", 1, 1, "0x1"), part("b", 2, 1, "0x2"), part("b", 3, 2, "0x1"), part("n", 4, 1, "0x1")]
+    nameless = part("e", 5, 1, "0x1", args={"status": 7}) | {"name": ""}
+    parts += [nameless, part("e", 6, 1, "0x2"), part("e", 7, 2, "0x1")]
+    parts += [part("S", 8, 1, id=5), part("S", 9, 1, id=6), part("F", 10, 2, id=5), part("F", 11, 1, id=6)]
+    capture = trace(tmp_path, parts)
+    ends = [(start // 1_000, end // 1_000) for _, start, end in spans(capture)]
+    assert ends == [(1, 5), (2, 6), (4, 4), (8, 10), (9, 11), (3, 7)]  # a thread after the other
+    events = capture.columns["events"]
+    assert np.flatnonzero(events["kind"] == CONSTANTS["PLN_MARK"]).tolist() == [2]
+    assert capture.columns["strings"]["text"][events["attributes"][0]] == '{"status":7}'
+    assert losses(capture) == {}
+
+
+def test_what_the_end_of_a_range_says_is_the_ranges(tmp_path: Path) -> None:
+    parts = [event("B", 1, "a", args={"x": 1}), event("E", 2, args={"y": [2]}), event("B", 3, "b"), event("E", 4)]
+    capture = trace(tmp_path, [*parts, event("B", 5, "c"), event("E", 6, args={"z": 3}), event("X", 7, "d", dur=1)])
+    attributes = capture.columns["events"]["attributes"].tolist()
+    said = [capture.columns["strings"]["text"][row] for row in attributes]
+    assert [json.loads(text or "{}") for text in said] == [{"x": 1, "y": [2]}, {}, {"z": 3}, {}]
+
+
+def test_a_range_without_a_duration_is_unfinished(tmp_path: Path) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 3}
+    capture = trace(tmp_path, [event("X", 1, "a"), event("X", 2, "b", dur=1), event("X", 9, "c", dur=0), kernel])
+    assert spans(capture) == [("a", 1_000, 9_000), ("b", 2_000, 3_000), ("c", 9_000, 9_000)]
+    assert capture.columns["events"]["flags"].tolist() == [CONSTANTS["PLN_UNFINISHED"], 0, 0]
+    assert losses(capture) == {"unfinished": 1, "bad_durations": 1}
+
+
+def test_samples_of_a_trace_have_their_thread_and_their_stack(tmp_path: Path) -> None:
+    nodes = {"1": {"name": "main", "category": "app"}, "2": {"name": "work", "category": "lib.so", "parent": 1}}
+    samples = [
+        {"cpu": "3", "tid": "8", "ts": "140.5", "name": "cycles", "sf": 2, "weight": 1},
+        {"cpu": -1, "pid": 9, "tid": 4, "ts": 110, "sf": "1"},
+        {"tid": 8, "ts": 120, "sf": 5},
+        {"tid": 8, "ts": 130},
+        {"tid": 8, "ts": "soon", "sf": 1},
+        None,
+    ]
+    capture = trace(tmp_path, [op("a", 100, 25), op("b", 130, 20)], samples=samples, stackFrames=nodes)
+    table, frames, texts = (capture.columns[name] for name in ("samples", "frames", "strings"))
+    assert table["ts_ns"].tolist() == [110_000, 120_000, 130_000, 140_500]
+    assert list(zip(table["pid"].tolist(), table["tid"].tolist())) == [(9, 4), (7, 8), (7, 8), (7, 8)]
+    assert table["cpu"].tolist() == [0, 0, 0, 3]
+    assert [texts["text"][row] for row in table["range_name"].tolist()] == ["", "a", "b", "b"]
+    stacks = [capture.columns["stacks"]["frames"][row].tolist() for row in table["stack"].tolist()]
+    assert [[(frames["name"][row], frames["module"][row]) for row in stack] for stack in stacks] == [
+        [("main", "app")],
+        [],
+        [],
+        [("work", "lib.so"), ("main", "app")],
+    ]
+    assert (capture.meta["period_ns"], set(table["weight_ns"].tolist())) == (10_250, {10_250})
+    assert losses(capture) == {"bad_times": 2, "stacks": 1}
+    assert "samples" not in capture.meta["trace"]
+
+
+def test_numbers_of_processes_may_be_written_as_fractions(tmp_path: Path) -> None:
+    capture = trace(tmp_path, b'[{"ph":"X","name":"a","pid":7.0,"tid":120.00,"ts":1,"dur":1}]')
+    assert (capture.columns["events"]["pid"].tolist(), capture.columns["events"]["tid"].tolist()) == ([7], [120])
+
+
+def test_what_is_no_event_does_not_end_the_reading(tmp_path: Path) -> None:
+    a, b = json.dumps(event("X", 1, "a", dur=1)), json.dumps(event("X", 2, "b", dur=1))
+    capture = trace(tmp_path, f"[{a},null,[1],5,{{}},{b}]".encode())
+    assert names(capture) == ["a", "b"]
+    assert losses(capture) == {"unread_events": 4}
+
+
 def test_memory_belongs_to_what_ran(tmp_path: Path) -> None:
     def memory(ts: int, size: int, device: int) -> dict[str, Any]:
         args = {"Bytes": size, "Device Id": 3 if device else -1, "Device Type": device, "Addr": 1}
@@ -243,7 +336,7 @@ def test_times_that_cannot_be_are_counted(tmp_path: Path) -> None:
     capture = trace(tmp_path, events)
     assert sorted(names(capture)) == ["good", "long", "negative"]
     assert (capture.columns["events"]["end_ns"] >= capture.columns["events"]["start_ns"]).all()
-    assert losses(capture) == {"bad_times": 3, "bad_durations": 1, "unread_events": 2}
+    assert losses(capture) == {"bad_times": 3, "bad_durations": 1, "unread_events": 2, "unfinished": 1}
 
 
 def test_numbers_that_are_used_twice_link_to_the_first(tmp_path: Path) -> None:

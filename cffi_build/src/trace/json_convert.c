@@ -87,21 +87,33 @@ bool json_integer(struct json_slice value, int64_t *number) {
     return true;
 }
 
+/* A point and decimals of a microsecond, or nothing, as ns, rounded; -1 for anything else. */
+static int decimals_ns(struct json_slice text) {
+    int ns = 0;
+    if (!text.size)
+        return 0;
+    if (text.at[0] != '.' || text.size == 1)
+        return -1;
+    for (size_t i = 1; i < text.size; i++) {
+        int digit = text.at[i] - '0';
+        if (digit < 0 || digit > 9)
+            return -1;
+        ns = i <= 3 ? ns * 10 + digit : ns + (i == 4 && digit >= 5);
+    }
+    for (size_t i = text.size; i <= 3; i++)
+        ns *= 10;
+    return ns;
+}
+
 bool json_microseconds(struct json_slice value, int64_t *time_ns) {
     struct json_slice digits = unquoted(value);
     size_t whole = 0;
     while (whole < digits.size && digits.at[whole] != '.' && (digits.at[whole] | 0x20) != 'e')
         whole++;
-    int64_t us, fraction = 0;
-    bool simple = json_integer((struct json_slice){digits.at, whole}, &us) && digits.size - whole <= 4;
-    if (simple && whole < digits.size) { /* up to three decimals: exact */
-        static const int scale[] = {1000, 100, 10, 1};
-        size_t decimals = digits.size - whole - 1;
-        simple = digits.at[whole] == '.' && decimals &&
-                 json_integer((struct json_slice){digits.at + whole + 1, decimals}, &fraction) && fraction >= 0;
-        fraction *= scale[decimals];
-    }
-    if (simple)
+    int64_t us;
+    struct json_slice decimals = {digits.at + whole, digits.size - whole};
+    int fraction = decimals_ns(decimals); /* of a plain number: exact, however many digits it has */
+    if (fraction >= 0 && json_integer((struct json_slice){digits.at, whole}, &us))
         return !__builtin_mul_overflow(us, 1000, time_ns) &&
                !__builtin_add_overflow(*time_ns, digits.at[0] == '-' ? -fraction : fraction, time_ns);
     char text[64];

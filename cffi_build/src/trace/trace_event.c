@@ -14,10 +14,19 @@ static bool number_of(struct pln_trace *trace, int which, struct json_slice valu
     return text_table_number(&trace->texts[which], value.at, value.size, number);
 }
 
+/* What is written as 7.0 without its point. */
+static struct json_slice without_zeros(struct json_slice value) {
+    size_t end = value.size;
+    while (end > 2 && value.at[end - 1] == '0')
+        end--;
+    bool is_whole = end > 1 && end < value.size && value.at[end - 1] == '.';
+    return is_whole ? (struct json_slice){value.at, end - 1} : value;
+}
+
 /* A pid or tid: a number, or a text as "stream 7". */
 static bool identify(struct pln_trace *trace, struct json_slice value, int64_t *id, uint16_t flag, uint16_t *flags) {
     uint32_t number = 0;
-    if (json_integer(value, id) || !value.size)
+    if (json_integer(value, id) || json_integer(without_zeros(value), id) || !value.size)
         return true;
     *flags |= flag;
     bool known = number_of(trace, PLN_TRACE_LABELS, value, &number);

@@ -29,6 +29,7 @@ struct pln_trace {
     enum state state;
     bool is_array; /* the trace is the array of events itself */
     bool has_events;
+    bool has_read_one;
     uint64_t flows;
     uint64_t counters;
     struct text_table texts[2];

@@ -118,6 +118,8 @@ static struct json_slice *part_of(struct parts *parts, struct json_slice key) {
             return &parts->frame;
         return IS(key, "ph") ? &parts->phase : IS(key, "ts") ? &parts->ts : IS(key, "id") ? &parts->id : NULL;
     case 3:
+        if (IS(key, "id2"))
+            return &parts->id;
         if (IS(key, "cat"))
             return &parts->category;
         return IS(key, "dur") ? &parts->dur : IS(key, "pid") ? &parts->pid : IS(key, "tid") ? &parts->tid : NULL;
@@ -166,6 +168,7 @@ static int read_event(struct pln_trace *trace, struct json_cursor *cursor, struc
     int status = read_parts(trace, cursor, &parts, &too_deep);
     if (status != GO_ON)
         return status;
+    trace->has_read_one = true;
     uint8_t phase = parts.phase.size == 3 ? parts.phase.at[1] : 0;
     if (phase == 's' || phase == 't' || phase == 'f') {
         trace->flows++;
@@ -182,6 +185,19 @@ static int read_event(struct pln_trace *trace, struct json_cursor *cursor, struc
         return PLN_TRACE_MEMORY;
     step->events++;
     return GO_ON;
+}
+
+/* Something among the events that is none, as null: an event without a phase stands for it. */
+static int read_other(struct json_cursor *cursor, struct pln_trace_event *events, size_t room,
+                      struct pln_trace_step *step) {
+    struct json_slice value;
+    bool too_deep = false;
+    if (step->events == room)
+        return PLN_TRACE_FULL;
+    int status = status_of(json_value(cursor, &value, &too_deep));
+    if (status == GO_ON)
+        events[step->events++] = (struct pln_trace_event){.sequence_nr = -1, .device = -1};
+    return status;
 }
 
 /* A member of the object that holds the events. */
@@ -234,7 +250,9 @@ static int advance(struct pln_trace *trace, struct json_cursor *cursor, const ui
         cursor->at++;
         return GO_ON;
     }
-    return trace->state == MEMBERS ? read_member(trace, cursor, data, step) : PLN_TRACE_BAD;
+    if (trace->state == MEMBERS)
+        return read_member(trace, cursor, data, step);
+    return trace->has_read_one ? read_other(cursor, events, room, step) : PLN_TRACE_BAD;
 }
 
 int pln_trace_feed(struct pln_trace *trace, const uint8_t *data, size_t size, struct pln_trace_event *events,
