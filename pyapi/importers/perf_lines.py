@@ -5,6 +5,7 @@ Which fields there are is up to the options ``-F`` and the version; their order 
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -101,8 +102,8 @@ def _number(text: str) -> int:
 
 def frame(text: str) -> Frame | None:
     """``address symbol+0xoffset (module)``, of which symbol and module may be missing; None if it is not that."""
-    behind = _BEHIND_FRAME.search(text)
-    text = text[: behind.start() + 1] if behind else text
+    if not text.endswith(")") and (behind := _BEHIND_FRAME.search(text)):
+        text = text[: behind.start() + 1]
     address, _, rest = text.partition(" ")
     if not _ADDRESS.fullmatch(address):
         return None
@@ -147,13 +148,15 @@ def _frame(address: int, name: str, module: str) -> Frame:
     if name.startswith("py::"):  # CPython's names in perf maps: py::function:file
         name, _, file = name[4:].partition(":")
         return Frame("python", name, file, "")
+    module, is_kernel = _place(module)
+    return Frame("kernel" if is_kernel or address >= _KERNEL_FROM else "native", name, "", module)
+
+
+@functools.lru_cache(maxsize=1024)
+def _place(module: str) -> tuple[str, bool]:
+    """A module without its offset, "" for an unknown one, and whether it is of the kernel."""
     path, plus, offset = module.rpartition("+0x")
     module = path if plus and _ADDRESS.fullmatch(offset) else module
-    is_kernel = address >= _KERNEL_FROM or _is_of_kernel(module)
-    return Frame("kernel" if is_kernel else "native", name, "", "" if module == _UNKNOWN else module)
-
-
-def _is_of_kernel(module: str) -> bool:
     if module.startswith("["):
-        return not module.startswith(_USER_AREAS)
-    return _KERNEL_FILES.fullmatch(module.rpartition("/")[2]) is not None
+        return ("" if module == _UNKNOWN else module), not module.startswith(_USER_AREAS)
+    return module, _KERNEL_FILES.fullmatch(module.rpartition("/")[2]) is not None

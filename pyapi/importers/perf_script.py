@@ -21,6 +21,7 @@ from pillion.importers.sample_gaps import usual_gap_ns
 from pillion.importers.threads import processes_table, threads_table
 
 _LINE_MAX = 1 << 20
+_KNOWN_MAX, _KNOWN_LINE_MAX = 100_000, 1_000
 _CLOCKS = ("cpu-clock", "task-clock")
 _NO_COLUMN = "fields of samples that have no column: addresses, arguments of tracepoints, source lines"
 
@@ -47,6 +48,7 @@ class _Reader:
         self._stacks: dict[tuple[int, ...], int] = {(): 0}
         self._names: dict[tuple[int, int], str] = {}
         self._header: Header | None = None
+        self._known: dict[str, Frame] = {}  # most lines are those of earlier samples
         self._is_record = False  # the last first line is that of a record, not of a sample
         self._stack: list[Frame] = []
 
@@ -74,7 +76,7 @@ class _Reader:
 
     def _take(self, number: int, line: str) -> None:
         text = line.strip()
-        header = sample_header(text)
+        header = None if line.startswith("\t") else sample_header(text)  # so begin frames alone
         if header:
             self._end_sample()
             self._begin(header)
@@ -95,8 +97,10 @@ class _Reader:
         """A line below the first of a sample; whether it is one of those that perf writes there."""
         if not self._header:
             return self._is_record
-        found = frame(text)
+        found = self._known.get(text) or frame(text)
         if found:
+            if len(self._known) < _KNOWN_MAX and len(text) < _KNOWN_LINE_MAX:
+                self._known[text] = found
             self._stack.append(found)
             return True
         if not is_field(text):
@@ -166,12 +170,12 @@ class _Reader:
 
 def _outer_modules(stack: list[Frame]) -> list[Frame]:
     """The same frames, leaf first; code that was inlined is in the module that it was inlined into."""
-    frames: list[Frame] = []
-    module = ""
-    for it in reversed(stack):
-        module = it.module if it.module != INLINED else module
-        frames.append(it._replace(module=module))
-    return frames[::-1]
+    frames = list(stack)
+    for place in range(len(stack) - 1, -1, -1):
+        if stack[place].module == INLINED:
+            outer = frames[place + 1].module if place + 1 < len(stack) else ""
+            frames[place] = stack[place]._replace(module=outer)
+    return frames
 
 
 def _weights(rows: Array, is_clock: bool) -> tuple[Array, int]:
