@@ -174,9 +174,9 @@ class _Import:
         place, which = distinct(attributes, at_end)
         numbers = []
         for begin, end in zip(attributes[place].tolist(), at_end[place].tolist()):
-            if begin and end:
-                texts.append(f"{texts[begin][:-1]},{texts[end][1:]}")
-            numbers.append(len(texts) - 1 if begin and end else begin or end)
+            if begin and end and begin != end:
+                texts.append(_merged(texts[begin], texts[end]))
+            numbers.append(len(texts) - 1 if begin and end and begin != end else begin or end)
         return np.array(numbers, attributes.dtype)[which]
 
     def _activities(self, places: Array, threads: Threads, events: Columns) -> Columns:
@@ -265,6 +265,14 @@ def _name(attributes: str) -> str:
     except (ValueError, RecursionError):
         return ""
     return (text(members, "name") or "") if isinstance(members, dict) else ""
+
+
+def _merged(begin: str, end: str) -> str:
+    """Two JSON objects as one: what both have is as the second says."""
+    try:
+        return json.dumps({**json.loads(begin, strict=False), **json.loads(end, strict=False)}, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return f"{begin[:-1]},{end[1:]}"
 
 
 def _kinds(category: Array, is_memory: Array, texts: list[str]) -> Labels:

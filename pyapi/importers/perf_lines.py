@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 _HEADER_MAX = 4096
@@ -14,12 +15,14 @@ _U16_MAX, _U32_MAX = 2**16 - 1, 2**32 - 1
 _KERNEL_FROM = 0xFFFF_8000_0000_0000
 
 # comm pid/tid [cpu] flags seconds.micros: period event: — without a slash the number is the thread's. The event, or the
-# comm, may be missing.
+# comm, or the time may be missing, but no two of them.
+_WHERE = r"(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,9})\]\s+)?(?:[^\s\d]\S{0,7}\s+)?"
+_EVENT = r"(?:(?P<period>\d{1,18})\s+)?(?P<event>[^\s:]\S*?):(?=\s|$)"
 _HEADER = re.compile(
-    r"(?:(?P<comm>\S.{0,63}?)\s+)?(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,9})\]\s+)?"
-    r"(?:[^\s\d]\S{0,7}\s+)?(?P<seconds>\d{1,9})\.(?P<fraction>\d{1,9}):"
-    r"(?:(?:\s+(?P<period>\d{1,18}))?\s+(?P<event>[^\s:]\S*?):(?=\s|$)|(?=\s*$|\s+[0-9a-f]{4,16}\s|\s+PERF_RECORD_))"
+    rf"(?:(?P<comm>\S.{{0,63}}?)\s+)?{_WHERE}(?P<seconds>\d{{1,9}})\.(?P<fraction>\d{{1,9}}):"
+    rf"(?:\s+{_EVENT}|(?=\s*$|\s+[0-9a-f]{{4,16}}\s|\s+PERF_RECORD_))"
 )
+_TIMELESS = re.compile(rf"(?P<comm>\S.{{0,63}}?)\s+{_WHERE}{_EVENT}")
 _MODIFIERS = re.compile(r":[ukhGHIDpPSeWb]{1,12}$")
 _RECORD = "PERF_RECORD_"
 _LOST = re.compile(r"PERF_RECORD_LOST\S* lost (\d{1,18})")
@@ -42,6 +45,7 @@ class Header(NamedTuple):
 
     Attributes:
         cpu: 0 where it is not said.
+        ts_ns: 0 where it is not said.
         event: without its modifiers; "" where it is not said.
         rest: what follows the event.
     """
@@ -78,21 +82,43 @@ class Frame(NamedTuple):
 
 def sample_header(line: str) -> Header | None:
     """The parts of a sample's first line; None for any other line."""
-    line = line.strip()
-    found = _HEADER.match(line[:_HEADER_MAX])
+    found = _HEADER.match(line.strip()[:_HEADER_MAX])
     if not found or not (found["comm"] or found["event"]):
         return None
+    ts_ns = int(found["seconds"]) * 10**9 + int(found["fraction"].ljust(9, "0"))
+    return _header(line.strip(), found, ts_ns)
+
+
+def timeless_header(line: str) -> Header | None:
+    """The same of a file whose samples have no times. Other texts have such lines too."""
+    found = _TIMELESS.match(line.strip()[:_HEADER_MAX])
+    return _header(line.strip(), found, 0) if found else None
+
+
+def _header(line: str, found: re.Match[str], ts_ns: int) -> Header:
     pid = _number(found["pid"])
     return Header(
         found["comm"] or "",
         pid,
         _number(found["tid"]) if found["tid"] else pid,
         min(int(found["cpu"] or 0), _U16_MAX),
-        int(found["seconds"]) * 10**9 + int(found["fraction"].ljust(9, "0")),
+        ts_ns,
         int(found["period"] or 0),
         _MODIFIERS.sub("", found["event"] or ""),
         line[found.end() :].strip(),
     )
+
+
+def has_samples(lines: list[str]) -> bool:
+    """Whether these lines are of ``perf script``. A first line without a time is one only with a frame."""
+    if any(map(sample_header, lines)):
+        return True
+    for first, second in pairwise([*lines, ""]):
+        header = timeless_header(first)
+        found = (sampled_frame(header.rest) or frame(second.strip())) if header else None
+        if found and found.module.startswith(("/", "[")):
+            return True
+    return False
 
 
 def _number(text: str) -> int:

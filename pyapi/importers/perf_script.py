@@ -16,7 +16,16 @@ from pillion._errors import CaptureError
 from pillion._tables import Array, Tables, from_rows
 from pillion.importers.assembly import imported
 from pillion.importers.losses import Losses
-from pillion.importers.perf_lines import INLINED, Frame, Header, frame, is_field, sample_header, sampled_frame
+from pillion.importers.perf_lines import (
+    INLINED,
+    Frame,
+    Header,
+    frame,
+    is_field,
+    sample_header,
+    sampled_frame,
+    timeless_header,
+)
 from pillion.importers.sample_gaps import usual_gap_ns
 from pillion.importers.threads import processes_table, threads_table
 
@@ -48,6 +57,7 @@ class _Reader:
         self._stacks: dict[tuple[int, ...], int] = {(): 0}
         self._names: dict[tuple[int, int], str] = {}
         self._header: Header | None = None
+        self._has_times = False
         self._known: dict[str, Frame] = {}  # most lines are those of earlier samples
         self._is_record = False  # the last first line is that of a record, not of a sample
         self._stack: list[Frame] = []
@@ -76,7 +86,7 @@ class _Reader:
 
     def _take(self, number: int, line: str) -> None:
         text = line.strip()
-        header = None if line.startswith("\t") else sample_header(text)  # so begin frames alone
+        header = None if line.startswith("\t") else self._header_of(line, text)  # so begin frames alone
         if header:
             self._end_sample()
             self._begin(header)
@@ -84,6 +94,19 @@ class _Reader:
             self._end_sample()
         elif not (line[:1].isspace() and self._add(text)) and not text.startswith("#"):
             self._losses.add("bad_lines", 1, f"line {number:,} of {self._path}")
+
+    def _header_of(self, line: str, text: str) -> Header | None:
+        """Lines without a time count as samples until one with a time comes: a file has times or has none."""
+        header = sample_header(text)
+        if header and not self._has_times:
+            self._has_times = True
+            self._end_sample()
+            self._losses.add("bad_lines", len(self._samples), "lines before the first sample")
+            for found in (self._samples, self._events, self._names):
+                found.clear()
+        if header or self._has_times or (line[:1].isspace() and self._header and frame(text)):
+            return header
+        return timeless_header(text)
 
     def _begin(self, header: Header) -> None:
         self._is_record = header.is_record
@@ -134,6 +157,7 @@ class _Reader:
         if not self._samples:
             raise CaptureError(f"cannot import {self._path}", "there is no sample of `perf script` in it")
         rows = np.array(self._samples, np.int64)
+        self._losses.add("no_times", 0 if self._has_times else len(rows), "samples without a time: all are at 0")
         event = np.bincount(rows[:, 5]).argmax()
         self._losses.add("other_events", int(np.count_nonzero(rows[:, 5] != event)), "samples of rarer events")
         rows = rows[rows[:, 5] == event]

@@ -14,12 +14,12 @@ from pillion.importers import nsys, nvprof
 from pillion.importers.database import MAGIC, Database
 from pillion.importers.kineto import import_kineto
 from pillion.importers.losses import Losses
-from pillion.importers.perf_lines import sample_header
+from pillion.importers.perf_lines import has_samples
 from pillion.importers.perf_script import import_perf_script
 
 _HEAD = 65_536
 _PERF_HEADER = b"# ========\n# captured on"  # of `perf script --header`; it may be longer than what is looked at
-_FORMATS = "Kineto's or Chrome's JSON, Nsight Systems' or nvprof's SQLite, `perf script`'s text with times"
+_FORMATS = "Kineto's or Chrome's JSON, Nsight Systems' or nvprof's SQLite, `perf script`'s text"
 
 
 def import_trace(path: str | os.PathLike[str]) -> Capture:
@@ -45,7 +45,7 @@ def _importer(path: Path) -> Callable[[Path], Capture]:
     if text.startswith((b"{", b"[")):
         return import_kineto
     lines = text.decode("utf-8", "replace").splitlines()
-    if text.startswith(_PERF_HEADER) or any(map(sample_header, lines)):
+    if text.startswith(_PERF_HEADER) or has_samples(lines):
         return import_perf_script
     cause = "it is empty" if not text else f"its content is none of: {_FORMATS}"
     raise CaptureError(f"cannot import {path}", cause)

@@ -206,11 +206,13 @@ def test_asynchronous_ranges_are_told_apart_by_their_ids(tmp_path: Path) -> None
 
 
 def test_what_the_end_of_a_range_says_is_the_ranges(tmp_path: Path) -> None:
-    parts = [event("B", 1, "a", args={"x": 1}), event("E", 2, args={"y": [2]}), event("B", 3, "b"), event("E", 4)]
+    parts = [event("B", 1, "a", args={"x": 1, "y": 0}), event("E", 2, args={"y": [2]})]
+    parts += [event("B", 3, "b"), event("E", 4)]
     capture = trace(tmp_path, [*parts, event("B", 5, "c"), event("E", 6, args={"z": 3}), event("X", 7, "d", dur=1)])
     attributes = capture.columns["events"]["attributes"].tolist()
     said = [capture.columns["strings"]["text"][row] for row in attributes]
     assert [json.loads(text or "{}") for text in said] == [{"x": 1, "y": [2]}, {}, {"z": 3}, {}]
+    assert said[0].count('"y"') == 1
 
 
 def test_a_range_without_a_duration_is_unfinished(tmp_path: Path) -> None:

@@ -113,6 +113,20 @@ def test_fields_may_be_missing(tmp_path: Path) -> None:
     assert one(tmp_path, "job 8 5.5:  7f00000012ab run+0x1 (/a)")[1] == [("native", "run", "", "/a")]
 
 
+def test_samples_without_times_are_counted_as_that(tmp_path: Path) -> None:
+    lines = ["a b 7/8 [001] 9 cycles:u:", "\t12 f (/a)", "", "a b 8 cycles: ", "       12 f (/a)", " 13 g 1 h: (/a)"]
+    capture = imported(tmp_path, "\n".join(lines) + "\n")
+    samples = capture.columns["samples"]
+    assert (samples["ts_ns"].tolist(), samples["tid"].tolist(), samples["cpu"].tolist()) == ([0, 0], [8, 8], [1, 0])
+    assert [len(stack(capture, row)) for row in range(2)] == [1, 2]
+    assert losses(capture) == {"no_times": 2}
+    capture, frames = one(tmp_path, "found 2 problems:", "a 1 5.5: cycles:", "\t12 f (/a)")
+    assert (len(frames), losses(capture)) == (1, {"bad_lines": 1})
+    assert one(tmp_path, "a 7/8 cycles:  7f0000001234 f+0x1 (/a)")[1] == [("native", "f", "", "/a")]
+    with pytest.raises(CaptureError, match="its content is none of"):
+        imported(tmp_path, "found 2 problems:\n    add it (perhaps)\n")
+
+
 def test_names_of_threads_and_modules_may_look_like_fields(tmp_path: Path) -> None:
     capture, frames = one(tmp_path, "a 1/2 [3]: 5 6 [001]  5.5: 9 cycles:", "\t12 f (x) (/a (b)/c d (deleted))")
     assert capture.columns["threads"]["name"].tolist() == ["a 1/2 [3]: 5"]
