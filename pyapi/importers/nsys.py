@@ -21,8 +21,15 @@ from pillion.importers.threads import processes_table, threads_table
 from pillion.merge.activity_kinds import MEMCPY_NAMES, SYNC_NAMES
 from pillion_probes.layout import CONSTANTS
 
-# Tables that only nsys has; each of its schemas has one at least.
-MARKS = ("META_DATA_EXPORT", "EXPORT_META_DATA", "META_DATA_CAPTURE", "TARGET_INFO_SESSION_START_TIME", "NVTX_EVENTS")
+# Tables that only nsys has; each of its schemas has one at least, and extracts of them the texts.
+MARKS = (
+    "StringIds",
+    "META_DATA_EXPORT",
+    "EXPORT_META_DATA",
+    "META_DATA_CAPTURE",
+    "TARGET_INFO_SESSION_START_TIME",
+    "NVTX_EVENTS",
+)
 
 _RANGES, _CROSSING, _MARK = 59, 60, 34  # NVTX_EVENTS.eventType
 _DEFINITIONS = (33, 75, 76)  # categories and domains
@@ -67,9 +74,10 @@ class _Import(DatabaseImport):
 
     def _add_nvtx(self) -> None:
         table = "NVTX_EVENTS"
-        if not self._has(table, "start", "eventType"):
+        if not self._has(table, "start"):
             return
-        defaults = {"start": 0, "end": -TIME_MAX_NS, "eventType": 0, "globalTid": 0, "endGlobalTid": 0}
+        usual = 0 if self._database.has(table, "eventType") else _RANGES
+        defaults = {"start": 0, "end": -TIME_MAX_NS, "eventType": usual, "globalTid": 0, "endGlobalTid": 0}
         rows = self._database.integers(table, defaults)
         texts = list(self._database.rows(table, ("text", "textId")))
         # A table that is damaged may give more rows the second time.

@@ -159,6 +159,22 @@ def test_an_nsys_export_becomes_events_and_activities(tmp_path: Path) -> None:
     assert "SCHED_EVENTS" in capture.columns["losses"]["place"][1]
 
 
+def test_extracts_of_nsys_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    kernel = {"start": 10, "end": 30, "deviceId": 1, "streamId": 7, "correlationId": 5, "shortName": 1}
+    path = database(
+        tmp_path / "kernels.sqlite",
+        StringIds=[{"id": 1, "value": "gemm"}],
+        CUPTI_ACTIVITY_KIND_KERNEL=[kernel],
+    )
+    capture = imported(path)
+    assert (names(capture, "activities"), capture.columns["activities"]["end_ns"].tolist()) == (["gemm"], [30])
+    path = database(tmp_path / "ranges.sqlite", NVTX_EVENTS=[{"start": 5, "end": 9, "text": "step"}])
+    capture = imported(path)
+    assert (names(capture), capture.columns["events"]["end_ns"].tolist()) == (["step"], [9])
+    assert capture.columns["events"]["kind"].tolist() == [CONSTANTS["PLN_RANGE"]]
+    assert losses(capture) == {}
+
+
 def sampled_tables() -> dict[str, Rows]:
     """Three samples of a thread within the range "forward" (100 to 200), one of another; switches of both, and idle."""
     tables = nsys_tables()
