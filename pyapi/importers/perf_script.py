@@ -92,7 +92,7 @@ class _Reader:
             self._begin(header)
         elif not text:
             self._end_sample()
-        elif not (line[:1].isspace() and self._add(text)) and not text.startswith("#"):
+        elif not self._add(text, line[0].isspace()) and not text.startswith("#"):
             self._losses.add("bad_lines", 1, f"line {number:,} of {self._path}")
 
     def _header_of(self, line: str, text: str) -> Header | None:
@@ -116,17 +116,17 @@ class _Reader:
         else:
             self._header = header
 
-    def _add(self, text: str) -> bool:
+    def _add(self, text: str, is_indented: bool) -> bool:
         """A line below the first of a sample; whether it is one of those that perf writes there."""
         if not self._header:
-            return self._is_record
+            return self._is_record and is_indented
         found = self._known.get(text) or frame(text)
-        if found:
+        if found and (is_indented or text.endswith(")")):  # some have lost their white space
             if len(self._known) < _KNOWN_MAX and len(text) < _KNOWN_LINE_MAX:
                 self._known[text] = found
             self._stack.append(found)
             return True
-        if not is_field(text):
+        if not (is_indented and is_field(text)):
             return False
         if self._stack and text.endswith(f" ({INLINED})"):  # with source lines that is said behind them
             self._stack[-1] = self._stack[-1]._replace(module=INLINED)

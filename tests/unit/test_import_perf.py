@@ -122,6 +122,12 @@ def test_samples_without_times_are_counted_as_that(tmp_path: Path) -> None:
     assert losses(capture) == {"no_times": 2}
     capture, frames = one(tmp_path, "found 2 problems:", "a 1 5.5: cycles:", "\t12 f (/a)")
     assert (len(frames), losses(capture)) == (1, {"bad_lines": 1})
+    stripped = ("java 7 cycles:", "7f0000001234 A::f(B) const (/a)", "12 [unknown] ([unknown])", "12 lost")
+    capture, frames = one(tmp_path, *stripped)
+    assert ([name for _, name, _, _ in frames], losses(capture)) == (
+        ["A::f(B) const", "[unknown]"],
+        {"no_times": 1, "bad_lines": 1},
+    )
     assert one(tmp_path, "a 7/8 cycles:  7f0000001234 f+0x1 (/a)")[1] == [("native", "f", "", "/a")]
     with pytest.raises(CaptureError, match="its content is none of"):
         imported(tmp_path, "found 2 problems:\n    add it (perhaps)\n")
