@@ -24,6 +24,7 @@ _HEADER = re.compile(
 )
 _TIMELESS = re.compile(rf"(?P<comm>\S.{{0,63}}?)\s+{_WHERE}{_EVENT}")
 _MODIFIERS = re.compile(r":[ukhGHIDpPSeWb]{1,12}$")
+_OF_UNIT = re.compile(r"[\w.-]+/([\w.-]+)/\w*")  # cpu_core/cycles/P and cpu_atom/cycles/P are both cycles
 _RECORD = "PERF_RECORD_"
 _LOST = re.compile(r"PERF_RECORD_LOST\S* lost (\d{1,18})")
 
@@ -46,7 +47,7 @@ class Header(NamedTuple):
     Attributes:
         cpu: 0 where it is not said.
         ts_ns: 0 where it is not said.
-        event: without its modifiers; "" where it is not said.
+        event: without its modifiers and unit; "" where it is not said.
         rest: what follows the event.
     """
 
@@ -104,9 +105,15 @@ def _header(line: str, found: re.Match[str], ts_ns: int) -> Header:
         min(int(found["cpu"] or 0), _U16_MAX),
         ts_ns,
         int(found["period"] or 0),
-        _MODIFIERS.sub("", found["event"] or ""),
+        _event(found["event"] or ""),
         line[found.end() :].strip(),
     )
+
+
+def _event(text: str) -> str:
+    """The event without its modifiers and the kind of core that counts it."""
+    of_unit = _OF_UNIT.fullmatch(name := _MODIFIERS.sub("", text))
+    return of_unit[1] if of_unit else name
 
 
 def has_samples(lines: list[str]) -> bool:

@@ -148,6 +148,13 @@ def test_tracepoints_are_events_of_their_own(tmp_path: Path) -> None:
     assert losses(capture) == {"other_events": 1, "perf_fields": 3}
 
 
+def test_kinds_of_cores_count_the_same_event(tmp_path: Path) -> None:
+    events = enumerate(("cpu_core/cycles/P", "cpu_atom/cycles/P", "cycles:u", "cpu/event=0x3c,umask=0x1/"))
+    capture = imported(tmp_path, "".join(f"a 1 5.{number}: {event}:\n" for number, event in events))
+    assert capture.meta["trace"] == {"event": "cycles"}
+    assert losses(capture) == {"other_events": 1}
+
+
 def test_inlined_code_is_in_the_module_around_it(tmp_path: Path) -> None:
     expected = [("native", "inner", "", "/a.so"), ("native", "outer", "", "/a.so"), ("native", "main", "", "/b")]
     first = "job 8 5.5: cycles:"
