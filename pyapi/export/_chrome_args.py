@@ -10,6 +10,8 @@ from pillion.export._json_pieces import Column, ListBegin, Piece, integers
 from pillion.export._json_rows import members, quoted, value
 from pillion.export._rows import Dictionary
 
+ATTRIBUTES = "pillion.attributes"
+
 
 class Args:
     """The member ``args`` of some rows, made of their details."""
@@ -38,7 +40,7 @@ def _encoder(detail: Detail) -> Callable[[str], bytes]:
         if not text:
             return b""
         if not detail.key:
-            return members(text)
+            return members(text, detail.reserved, ATTRIBUTES)
         return b"," + quoted(detail.key) + b":" + (value if detail.is_json else quoted)(text)
 
     return encode

@@ -32,6 +32,11 @@ _ACTIVITY_NUMBERS: dict[str, tuple[str, int | None]] = {
     "bytes": ("bytes", 0),
 }
 _EVENT_TEXTS = {"args": ("args", False), "overload": ("Overload name", False), "shapes": ("Input Dims", True)}
+# Keys of members that no other may have, as they would be taken for these columns.
+EVENT_KEYS = frozenset(
+    {"args", "Overload name", "CPU memory", "Device memory", "FLOPs", "Node id", "value", "unfinished", "attributes"}
+)
+ACTIVITY_KEYS = frozenset({"device", "stream", "context", "bytes", "attributes"})
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Detail:
         silent: the number that says nothing, None if there is none.
         texts: None for numbers.
         is_json: the texts are JSON.
+        reserved: keys that members of the objects cannot have.
     """
 
     key: str
@@ -51,6 +57,7 @@ class Detail:
     silent: int | None = 0
     texts: Any = None
     is_json: bool = False
+    reserved: frozenset[str] = frozenset()
 
 
 class _CallStacks:
@@ -85,7 +92,7 @@ def event_details(tables: Tables) -> list[Detail]:
     is_unfinished = (events["flags"] & CONSTANTS["PLN_UNFINISHED"] != 0).astype(np.int8)
     if is_unfinished.any():
         found.append(Detail("unfinished", is_unfinished, texts=["", "true"], is_json=True))
-    return found + _attributes(events, texts)
+    return found + _attributes(events, texts, EVENT_KEYS)
 
 
 def activity_details(tables: Tables) -> list[Detail]:
@@ -96,7 +103,8 @@ def activity_details(tables: Tables) -> list[Detail]:
         external = np.where(activities["event"] >= 0, events["external_id"][activities["event"]], 0)
         found = _numbers({"external_id": external}, _EVENT_NUMBERS)
     always = {name: column("activities", activities, name) for name in _ACTIVITY_NUMBERS}
-    return found + _numbers(always, _ACTIVITY_NUMBERS) + _attributes(activities, tables["strings"]["text"])
+    attributes = _attributes(activities, tables["strings"]["text"], ACTIVITY_KEYS)
+    return found + _numbers(always, _ACTIVITY_NUMBERS) + attributes
 
 
 def _numbers(columns: Columns, keys: dict[str, tuple[str, int | None]]) -> list[Detail]:
@@ -107,7 +115,7 @@ def _numbers(columns: Columns, keys: dict[str, tuple[str, int | None]]) -> list[
     ]
 
 
-def _attributes(columns: Columns, texts: Array) -> list[Detail]:
+def _attributes(columns: Columns, texts: Array, reserved: frozenset[str]) -> list[Detail]:
     if "attributes" not in columns or not columns["attributes"].any():
         return []
-    return [Detail("", columns["attributes"], texts=texts, is_json=True)]
+    return [Detail("", columns["attributes"], texts=texts, is_json=True, reserved=reserved)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import IO, Any
 
 from pillion.export._json_pieces import Piece, json_rows
@@ -28,13 +29,21 @@ def value(text: str) -> bytes:
         return quoted(text)
 
 
-def members(text: str) -> bytes:
-    """The members of a JSON object, each after a comma; a text that holds none becomes the member ``attributes``."""
+def members(text: str, reserved: Collection[str] = (), apart: str = "") -> bytes:
+    """The members of a JSON object, each after a comma; a text that holds none becomes the member ``attributes``.
+
+    Args:
+        reserved: keys that mean something else here: members with these are those of an object in the member ``apart``.
+    """
     try:
         decoded = _DECODER.decode(text)
         if isinstance(decoded, dict):
+            if taken := decoded.keys() & set(reserved):
+                decoded = {key: it for key, it in decoded.items() if key not in taken} | {
+                    apart: {key: it for key, it in decoded.items() if key in taken}
+                }
             # Most are ASCII, and then their own text will do: there may be one for each event.
-            whole = text.strip() if text.isascii() else json.dumps(decoded, allow_nan=False)
+            whole = text.strip() if text.isascii() and not taken else json.dumps(decoded, allow_nan=False)
             return f",{whole[1:-1]}".encode() if decoded else b""
     except (ValueError, RecursionError):
         pass

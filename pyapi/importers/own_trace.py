@@ -18,6 +18,7 @@ from pillion.export._chrome_own import (
     scopes_of,
     sources_of,
 )
+from pillion.export._details import ACTIVITY_KEYS, EVENT_KEYS
 from pillion.importers.assembly import TIME_MAX_NS, Strings, activities_table, clean_times
 from pillion.importers.labels import labels
 from pillion.importers.losses import Losses
@@ -31,7 +32,6 @@ from pillion.merge.ranges import enclosing
 from pillion.model.nesting import depths
 from pillion_probes.layout import CONSTANTS
 
-_EVENT_KEYS = ("args", "Overload name", "CPU memory", "Device memory", "FLOPs", "Node id", "value", "unfinished")
 _EVENT_NUMBERS = {"cpu_memory": "CPU memory", "device_memory": "Device memory", "flops": "FLOPs"}
 _DEVICE_KEYS = ("device", "stream", "context", "bytes")  # which the native reader takes of what it knows as a device's
 _MOMENT_KEYS = ("cpu", "weight_us", "runnable_us", "state", "waker_pid", "waker_tid")
@@ -78,7 +78,7 @@ class OwnTrace:
         Returns:
             What can be restored once there is a table: flags, parents and depths.
         """
-        args = RowArgs(self._trace, places, _EVENT_KEYS, self.strings)
+        args = RowArgs(self._trace, places, EVENT_KEYS, self.strings)
         columns |= {name: args.integers(key, 0) for name, key in _EVENT_NUMBERS.items()}
         columns["node_id"] = args.integers("Node id", -1, "i4")
         columns["value"] = args.integers("value", 0, "u8")
@@ -125,7 +125,7 @@ class OwnTrace:
         trace, places = self._trace, self.places["activities"]
         usable, start, end = self._times(places)
         places = places[usable]
-        args = RowArgs(trace, places, _DEVICE_KEYS, self.strings)
+        args = RowArgs(trace, places, ACTIVITY_KEYS, self.strings)
         columns: Columns = {
             "kind": labels(trace.column("category")[places], trace.labels, lambda name: _KINDS.get(name, name)),
             "name": trace.column("name")[places],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pillion._tables import Array
+from pillion.export._chrome_args import ATTRIBUTES
 from pillion.export._chrome_own import PREFIX
 from pillion.importers.assembly import Strings
 from pillion.importers.trace_json import TraceJson
@@ -74,5 +75,9 @@ def _split(attributes: str, keys: Collection[str]) -> tuple[dict[str, Any], str]
     known = {key: value for key, value in members.items() if key in keys or key.startswith(PREFIX)}
     if not known:
         return {}, attributes
+    if isinstance(whole := known.get("attributes"), str):  # what is no JSON object went out as a text
+        return known, whole
+    apart = known.get(ATTRIBUTES)  # whose keys are those of others
     rest = {key: value for key, value in members.items() if key not in known}
+    rest |= apart if isinstance(apart, dict) else {}
     return known, json.dumps(rest) if rest else ""

@@ -115,6 +115,11 @@ _TIMES = st.integers(1_000, 1_060)
 _U32 = st.sampled_from([0, 1, 41, 43, 2**32 - 1])
 
 
+# Some have keys that are those of columns.
+_ATTRIBUTES = ["", '{"grid": [1, 2, 1]}', '{"a": 1, "value": 7, "args": {"b": []}, "unfinished": true}']
+_ATTRIBUTES += ['{"device": "cuda:0", "bytes": 3, "stream": null, "attributes": "x"}']
+
+
 @st.composite
 def captures(draw: st.DrawFn) -> Capture:
     """Ranges, marks, operators and calls in no honest order, with samples, waits and work of devices around them."""
@@ -176,7 +181,7 @@ def captures(draw: st.DrawFn) -> Capture:
             "detail": draw(st.integers(0, 3)),
             "context": draw(st.integers(0, 2)),
         }
-        fields |= {"attributes": draw(st.sampled_from(["", '{"grid": [1, 2, 1]}'])), "name": draw(_NAMES)}
+        fields |= {"attributes": draw(st.sampled_from(_ATTRIBUTES)), "name": draw(_NAMES)}
         activity = draw(st.sampled_from([1, 2, 3, 10, 17, 25, 36, 38, 49, 51]))
         end = start if activity == 49 else start + 5  # memory is allocated in a moment
         spool.activity(draw(st.sampled_from([1, 2])), activity, start, end, draw(st.integers(0, 3)), **fields)
@@ -194,6 +199,20 @@ def captures(draw: st.DrawFn) -> Capture:
 def test_whatever_is_in_a_capture_comes_back(tmp_path_factory: pytest.TempPathFactory, capture: Capture) -> None:
     found = again(capture, tmp_path_factory.getbasetemp())
     assert_same(found, capture)
+
+
+@pytest.mark.parametrize(
+    "args",
+    ['{"value":5,"args":{"args":[1]},"n":0}', '{"attributes":"x","FLOPs":"many"}', '{"n":NaN}', '{"unfinished":1}'],
+)
+def test_args_of_others_that_have_our_keys_come_back(tmp_path: Path, args: str) -> None:
+    element = f'{{"ph":"X","cat":"c","name":"a","pid":1,"tid":2,"ts":1,"dur":2,"args":{args}}}'
+    (tmp_path / "other.json").write_text(f"[{element}]")
+    capture = import_trace(tmp_path / "other.json")
+    found = again(capture, tmp_path)
+    wanted = [json.loads(args)]
+    assert json.dumps(everything(found)["events.attributes"], sort_keys=True) == json.dumps(wanted, sort_keys=True)
+    assert [found.columns["events"][name].tolist() for name in ("value", "flags")] == [[0], [0]]
 
 
 def exported(capture: Capture, folder: Path) -> dict[str, Any]:
