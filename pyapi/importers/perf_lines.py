@@ -10,6 +10,8 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
+from pillion.importers.assembly import TIME_MAX_NS
+
 _HEADER_MAX = 4096
 _U16_MAX, _U32_MAX = 2**16 - 1, 2**32 - 1
 _KERNEL_FROM = 0xFFFF_8000_0000_0000
@@ -19,7 +21,7 @@ _KERNEL_FROM = 0xFFFF_8000_0000_0000
 _WHERE = r"(?P<pid>-?\d{1,10})(?:/(?P<tid>-?\d{1,10}))?\s+(?:\[(?P<cpu>\d{1,9})\]\s+)?(?:[^\s\d]\S{0,7}\s+)?"
 _EVENT = r"(?:(?P<period>\d{1,18})\s+)?(?P<event>[^\s:]\S*?):(?=\s|$)"
 _HEADER = re.compile(
-    rf"(?:(?P<comm>\S.{{0,63}}?)\s+)?{_WHERE}(?P<seconds>\d{{1,9}})\.(?P<fraction>\d{{1,9}}):"
+    rf"(?:(?P<comm>\S.{{0,63}}?)\s+)?{_WHERE}(?P<seconds>\d{{1,10}})\.(?P<fraction>\d{{1,9}}):"
     rf"(?:\s+{_EVENT}|(?=\s*$|\s+[0-9a-f]{{4,16}}\s|\s+PERF_RECORD_))"
 )
 _TIMELESS = re.compile(rf"(?P<comm>\S.{{0,63}}?)\s+{_WHERE}{_EVENT}")
@@ -87,7 +89,7 @@ def sample_header(line: str) -> Header | None:
     if not found or not (found["comm"] or found["event"]):
         return None
     ts_ns = int(found["seconds"]) * 10**9 + int(found["fraction"].ljust(9, "0"))
-    return _header(line.strip(), found, ts_ns)
+    return _header(line.strip(), found, min(ts_ns, TIME_MAX_NS))
 
 
 def timeless_header(line: str) -> Header | None:

@@ -155,6 +155,12 @@ def test_kinds_of_cores_count_the_same_event(tmp_path: Path) -> None:
     assert losses(capture) == {"other_events": 1}
 
 
+def test_times_may_be_those_of_the_wall_clock(tmp_path: Path) -> None:
+    capture = one(tmp_path, "a 1 1732328291.556716001: cycles:")[0]
+    assert capture.columns["samples"]["ts_ns"].tolist() == [1_732_328_291_556_716_001]
+    assert one(tmp_path, "a 1 9999999999.5: cycles:")[0].columns["samples"]["ts_ns"].tolist() == [2**62]
+
+
 def test_inlined_code_is_in_the_module_around_it(tmp_path: Path) -> None:
     expected = [("native", "inner", "", "/a.so"), ("native", "outer", "", "/a.so"), ("native", "main", "", "/b")]
     first = "job 8 5.5: cycles:"
