@@ -46,7 +46,7 @@ class StackTexts:
 
 
 class ShapeValues:
-    """Rows of strings to the input shapes that they spell; each is read once."""
+    """Rows of strings to the input shapes that they spell; each is read once. Other tools' may spell none: a text."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = texts
@@ -54,5 +54,12 @@ class ShapeValues:
 
     def __getitem__(self, row: int) -> Any:
         if row not in self._known:
-            self._known[row] = json.loads(self._texts[row])
+            self._known[row] = _decoded(self._texts[row])
         return self._known[row]
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -298,6 +298,14 @@ def test_call_stacks_become_stacks(tmp_path: Path) -> None:
     assert events["stack"].tolist() == [1, 0]
 
 
+def test_shapes_that_are_no_json_are_texts(tmp_path: Path) -> None:
+    listed = [[[2, 3]], "[[2, 3]]", "two by three", "", 7]
+    capture = trace(tmp_path, [op(str(row), row, 1, args={"Input Dims": it}) for row, it in enumerate(listed)])
+    averages = capture.key_averages(group_by_input_shapes=True)
+    assert [average.input_shapes for average in averages] == [[[2, 3]], [[2, 3]], "two by three", [], 7]
+    assert "two by three" in averages.table()
+
+
 def test_threads_of_any_number_are_kept_apart(tmp_path: Path) -> None:
     tids: list[Any] = [5, 2**32 + 5, -1, "worker", "5x", 139_786_000_000_000]
     capture = trace(tmp_path, [op(str(tid), 10, 5, tid=tid) for tid in tids])
