@@ -15,10 +15,15 @@ from pillion._native import ffi, lib
 from pillion._tables import Array, Columns, Tables, length
 from pillion_probes.layout import CONSTANTS
 
+_LARGEST = float(2**63 - 2**10)  # that fits into 64 bits
+
 
 def sums(rows: Array, weights: Array, count: int) -> Array:
-    """int64 of length ``count``: the sum of the weights at each row; rows of −1 are left out. Exact below 2**53."""
-    return float_sums(rows, weights, count).astype(np.int64)
+    """int64 of length ``count``: the sum of the weights at each row; rows of −1 are left out.
+
+    Exact below 2**53; what is too great is as great as can be.
+    """
+    return np.clip(float_sums(rows, weights, count), -_LARGEST, _LARGEST).astype(np.int64)
 
 
 def float_sums(rows: Array, weights: Array, count: int) -> Array:

@@ -17,8 +17,10 @@ import pillion
 from pillion._capture import Capture, open_capture, save_capture
 from pillion._errors import CaptureError
 from pillion._tables import check_references, column, length
+from pillion.analysis.ranges import ranges
 from pillion.importers.distinct import distinct
 from pillion.merge.launches import find_first
+from pillion.render.text import render_report
 from pillion_probes.layout import CONSTANTS
 
 
@@ -347,6 +349,13 @@ def test_times_that_cannot_be_are_counted(tmp_path: Path) -> None:
     assert sorted(names(capture)) == ["good", "long", "negative"]
     assert (capture.columns["events"]["end_ns"] >= capture.columns["events"]["start_ns"]).all()
     assert losses(capture) == {"bad_times": 3, "bad_durations": 1, "unread_events": 2, "unfinished": 1}
+
+
+def test_sums_beyond_any_time_are_as_great_as_can_be(tmp_path: Path) -> None:
+    endless = [op("a", 0, 2**60 / 1e3, tid=tid) for tid in range(20)]
+    capture = trace(tmp_path, endless)
+    assert int(ranges(capture.columns)["cpu_total_ns"][0]) > 2**62
+    assert "a" in render_report(capture, "range")
 
 
 def test_numbers_that_are_used_twice_link_to_the_first(tmp_path: Path) -> None:
