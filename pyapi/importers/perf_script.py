@@ -32,6 +32,18 @@ from pillion.importers.threads import processes_table, threads_table
 _LINE_MAX = 1 << 20
 _KNOWN_MAX, _KNOWN_LINE_MAX = 100_000, 1_000
 _CLOCKS = ("cpu-clock", "task-clock")
+# Software events that count what happens.
+_FAULTS = ("page-faults", "faults", "minor-faults", "major-faults", "alignment-faults", "emulation-faults")
+_NOT_OF_TIME = {
+    *_FAULTS,
+    "context-switches",
+    "cs",
+    "cpu-migrations",
+    "migrations",
+    "cgroup-switches",
+    "dummy",
+    "bpf-output",
+}
 _NO_COLUMN = "fields of samples that have no column: addresses, arguments of tracepoints, source lines"
 
 
@@ -158,11 +170,12 @@ class _Reader:
             raise CaptureError(f"cannot import {self._path}", "there is no sample of `perf script` in it")
         rows = np.array(self._samples, np.int64)
         self._losses.add("no_times", 0 if self._has_times else len(rows), "samples without a time: all are at 0")
-        event = np.bincount(rows[:, 5]).argmax()
-        self._losses.add("other_events", int(np.count_nonzero(rows[:, 5] != event)), "samples of rarer events")
+        event = self._main_event(np.bincount(rows[:, 5]))
+        name = list(self._events)[event]
+        others = int(np.count_nonzero(rows[:, 5] != event))
+        self._losses.add("other_events", others, f"samples of other events than {name}")
         rows = rows[rows[:, 5] == event]
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        name = list(self._events)[event]
         weight, period_ns = _weights(rows, name in _CLOCKS)
         samples = {"ts_ns": rows[:, 0].copy(), "weight_ns": weight, "stack": rows[:, 6].copy()}
         for place, column in enumerate(("pid", "tid", "cpu"), start=1):
@@ -178,6 +191,15 @@ class _Reader:
             "trace": {"event": name},
         }
         return imported(self._path, "perf", self._tables() | {"samples": samples}, [""], self._losses, meta)
+
+    def _main_event(self, counts: Array) -> int:
+        """The event whose samples say where time went, of several the most frequent."""
+
+        def is_of_time(name: str) -> bool:
+            return ":" not in name and name not in _NOT_OF_TIME  # tracepoints have a colon
+
+        ranks = [(is_of_time(name), count) for name, count in zip(self._events, counts.tolist())]
+        return ranks.index(max(ranks))
 
     def _tables(self) -> Tables:
         demangle = FunctionDemangler()

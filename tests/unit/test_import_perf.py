@@ -148,6 +148,14 @@ def test_tracepoints_are_events_of_their_own(tmp_path: Path) -> None:
     assert losses(capture) == {"other_events": 1, "perf_fields": 3}
 
 
+def test_what_samples_time_is_preferred(tmp_path: Path) -> None:
+    lines = [f"a 1 5.{number}: page-faults:\na 1 6.{number}: sched:sched_switch: b=1\n" for number in range(5)]
+    assert imported(tmp_path, "".join(lines)).meta["trace"] == {"event": "page-faults"}
+    capture = imported(tmp_path, "".join(lines) + "a 1 7.5: instructions:u:\na 1 7.6: cycles:\na 1 7.7: cycles:\n")
+    assert capture.meta["trace"] == {"event": "cycles"}
+    assert losses(capture) == {"other_events": 11, "perf_fields": 5}
+
+
 def test_kinds_of_cores_count_the_same_event(tmp_path: Path) -> None:
     events = enumerate(("cpu_core/cycles/P", "cpu_atom/cycles/P", "cycles:u", "cpu/event=0x3c,umask=0x1/"))
     capture = imported(tmp_path, "".join(f"a 1 5.{number}: {event}:\n" for number, event in events))
