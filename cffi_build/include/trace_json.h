@@ -21,7 +21,7 @@
 #define PLN_TRACE_BAD 4    /* no JSON, or no trace, at `consumed` */
 #define PLN_TRACE_MEMORY 5 /* out of memory */
 
-#define PLN_TRACE_DEVICE 1    /* the event is a device's: device, context, stream and bytes are members of it */
+#define PLN_TRACE_DEVICE 1    /* a device's: device, context, stream (else tid) and bytes are members of it */
 #define PLN_TRACE_PID_TEXT 2  /* pid is no number, but a text of PLN_TRACE_LABELS */
 #define PLN_TRACE_TID_TEXT 4  /* likewise tid */
 #define PLN_TRACE_NO_START 8  /* ts is missing, no number or too great */

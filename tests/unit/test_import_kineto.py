@@ -365,6 +365,15 @@ def test_numbers_that_are_used_twice_link_to_the_first(tmp_path: Path) -> None:
     assert activities["event"].tolist() == [1, 1]
 
 
+def test_work_without_a_stream_is_of_the_track_that_it_is_on(tmp_path: Path) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 3, "tid": 99, "dur": 1}
+    places = [{"device": 1}, {"stream": 0, "device": 1}, {"stream": -1}, {}]
+    capture = trace(tmp_path, [kernel | {"ts": row, "args": args} for row, args in enumerate(places)])
+    activities = capture.columns["activities"]
+    where = list(zip(activities["device"].tolist(), activities["stream"].tolist()))
+    assert where == [(1, 99), (1, 0), (3, 99), (3, 99)]
+
+
 def test_a_kernel_without_an_operator_belongs_to_its_launch(tmp_path: Path) -> None:
     launch = op("cudaLaunchKernel", 1, 2, cat="cuda_runtime", args={"correlation": 4})
     kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 2, "tid": 20, "ts": 9, "dur": 1}

@@ -111,9 +111,11 @@ static bool join_rest(struct pln_trace *trace, int which, uint32_t *number) {
     return text_table_number(&trace->texts[which], (uint8_t *)text->data, text->used, number);
 }
 
-static bool fill_rest(struct pln_trace *trace, struct pln_trace_event *event) {
+static bool fill_rest(struct pln_trace *trace, struct pln_trace_event *event, bool is_memory) {
     bool on_host = false;
     size_t left = 0;
+    if (event->flags & PLN_TRACE_DEVICE && !(event->flags & PLN_TRACE_TID_TEXT) && !is_memory)
+        event->stream = event->tid;
     for (size_t i = 0; i < trace->rest_count; i++) {
         struct member member = trace->rest[i];
         bool taken = event->flags & PLN_TRACE_DEVICE && take_device(event, member, &on_host);
@@ -158,5 +160,6 @@ bool trace_fill(struct pln_trace *trace, const struct parts *parts, struct pln_t
                join_rest(trace, PLN_TRACE_LABELS, &event->attributes);
     if (is_device(parts))
         event->flags |= PLN_TRACE_DEVICE;
-    return number_of(trace, PLN_TRACE_STRINGS, parts->name, &event->name) && fill_rest(trace, event);
+    return number_of(trace, PLN_TRACE_STRINGS, parts->name, &event->name) &&
+           fill_rest(trace, event, IS(parts->name, "\"[memory]\""));
 }
