@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from imported_traces import losses, names
 
 import pillion
 from pillion._capture import Capture
@@ -39,16 +40,6 @@ def imported(path: Path) -> Capture:
     capture = pillion.import_trace(path)
     check_references(capture.columns)
     return capture
-
-
-def names(capture: Capture, table: str = "events") -> list[str]:
-    texts = capture.columns["strings"]["text"]
-    return [texts[row] for row in capture.columns[table]["name"].tolist()]
-
-
-def losses(capture: Capture) -> dict[str, int]:
-    table = capture.columns["losses"]
-    return dict(zip(table["kind"].tolist(), table["count"].tolist()))
 
 
 def thread(pid: int, tid: int) -> int:

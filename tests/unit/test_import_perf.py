@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from imported_traces import losses
 
 import pillion
 from pillion._capture import Capture
@@ -43,11 +44,6 @@ def stack(capture: Capture, sample: int) -> list[tuple[str, str, str, str]]:
     frames = capture.columns["frames"]
     rows = capture.columns["stacks"]["frames"][int(capture.columns["samples"]["stack"][sample])].tolist()
     return [tuple(frames[key][row] for key in ("kind", "name", "file", "module")) for row in rows]
-
-
-def losses(capture: Capture) -> dict[str, int]:
-    table = capture.columns["losses"]
-    return dict(zip(table["kind"].tolist(), table["count"].tolist()))
 
 
 def test_samples_have_their_thread_their_time_and_their_stack(tmp_path: Path) -> None:
