@@ -44,6 +44,7 @@ _NOT_OF_TIME = {
     "dummy",
     "bpf-output",
 }
+_DISTANCES = "samples earlier than the one above: `perf script --deltatime` writes distances, import it without"
 _NO_COLUMN = "fields of samples that have no column: addresses, arguments of tracepoints, source lines"
 
 
@@ -170,6 +171,8 @@ class _Reader:
             raise CaptureError(f"cannot import {self._path}", "there is no sample of `perf script` in it")
         rows = np.array(self._samples, np.int64)
         self._losses.add("no_times", 0 if self._has_times else len(rows), "samples without a time: all are at 0")
+        back = int(np.count_nonzero(np.diff(rows[:, 0]) < 0))
+        self._losses.add("unordered_times", back if 4 * back > len(rows) + 4 else 0, _DISTANCES)
         event = self._main_event(np.bincount(rows[:, 5]))
         name = list(self._events)[event]
         others = int(np.count_nonzero(rows[:, 5] != event))

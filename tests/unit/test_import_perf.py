@@ -242,3 +242,11 @@ def test_damage_never_breaks_the_reader(
         data[place] = value
     with contextlib.suppress(CaptureError):
         imported(tmp_path_factory.getbasetemp(), bytes(data[:cut]))
+
+
+def test_times_that_are_distances_are_said_to_be_no_times(tmp_path: Path) -> None:
+    distances = [0, 10, 7, 12, 3, 11, 2, 9, 1, 8]
+    text = "".join(f"job 7/7 [0] 0.0000{number:02}: cycles:\n\t401000 f (/bin/job)\n\n" for number in distances)
+    assert losses(imported(tmp_path, text)) == {"unordered_times": 4}
+    ordered = "".join(f"job 7/7 [0] 1.0000{number:02}: cycles:\n\t401000 f (/bin/job)\n\n" for number in range(9))
+    assert losses(imported(tmp_path, ordered)) == {}
