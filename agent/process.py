@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pillion._native import ffi
+from pillion_agent.cuda import CudaUse
 from pillion_agent.procfs import Mapping, ProcessInfo, one_line, read_mappings, read_process
 from pillion_agent.python import GLIBC_TSS_OFFSET, UNKNOWN, Code, Interpreter, NotPython
 
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
 # When an interpreter may be mapped after an exec: the dynamic loader needs a moment. ns after the exec.
 _LOOK_AGAIN_NS = (0, 5_000_000, 20_000_000, 80_000_000, 300_000_000, 1_000_000_000, 3_000_000_000)
 
-# A scan of a process's descriptors takes 50 µs: of 500 processes, 0.2 % of a CPU in the long run.
-_FIRST_REGION_SCAN_NS = 250_000_000
-_LAST_REGION_SCAN_NS = 16_000_000_000
-# Reading the mappings of a torch job takes 3 ms.
+# A scan of a process's descriptors takes 50 µs: of 500 processes, 0.2 % of a CPU in the long run. Reading the mappings
+# of a torch job takes 3 ms.
+_FIRST_SCAN_NS = 250_000_000
+_LAST_SCAN_NS = 16_000_000_000
 _READ_AGAIN_NS = 1_000_000_000
 
 
@@ -48,6 +50,7 @@ class Process:
         end_ns: when it ended, 0 while it lives.
         interpreter: CPython, None where there is none (yet).
         python_unavailable: why there are no Python stacks, None where they are or no Python runs.
+        cuda: whether its use of CUDA is recorded.
     """
 
     def __init__(self, info: ProcessInfo, now_ns: int) -> None:
@@ -55,20 +58,22 @@ class Process:
         self.end_ns = 0
         self.interpreter: Interpreter | None = None
         self.python_unavailable: str | None = None
+        self.cuda = CudaUse()
         self.native_frames: dict[int, Frame] = {}
         self.python_frames: dict[int, Frame] = {}
         self._since_ns = now_ns
         self._looks = 0
         self._mappings: list[Mapping] = []
         self._read_again_ns = 0
-        self._region_wait_ns = _FIRST_REGION_SCAN_NS
-        self._region_scan_ns = now_ns + self._region_wait_ns
+        self._scan_wait_ns = _FIRST_SCAN_NS
+        self._scan_ns = now_ns + self._scan_wait_ns
 
     def fork(self, info: ProcessInfo, now_ns: int) -> Process:
         """The child: its memory is a copy, so is what is known of it."""
         child = Process(info, now_ns)
         child.native_frames = dict(self.native_frames)
         child.python_frames = dict(self.python_frames)
+        child.cuda = CudaUse(self.cuda)
         child._looks = 0 if self.interpreter else self._looks
         return child
 
@@ -102,13 +107,24 @@ class Process:
             self.python_unavailable = f"CPython {self.python_version} is not known to this version of pillion"
         return True
 
-    def region_scan_is_due(self, now_ns: int) -> bool:
-        """Whether to look for a region that was not announced: the job has another idea of where the agent listens."""
-        if now_ns < self._region_scan_ns:
+    def scan_is_due(self, now_ns: int) -> bool:
+        """Whether to look for what nobody tells: a region of a job that has another idea of where the agent listens,
+        CUDA."""
+        if now_ns < self._scan_ns:
             return False
-        self._region_wait_ns = min(2 * self._region_wait_ns, _LAST_REGION_SCAN_NS)
-        self._region_scan_ns = now_ns + self._region_wait_ns
+        self._scan_wait_ns = min(2 * self._scan_wait_ns, _LAST_SCAN_NS)
+        self._scan_ns = now_ns + self._scan_wait_ns
         return True
+
+    def look_for_cuda(self) -> None:
+        """Looks whether the process has loaded it, while it lives."""
+        with suppress(OSError):
+            self._read_mappings()
+
+    def _read_mappings(self) -> None:
+        mappings = [mapping for mapping in read_mappings(self.info.pid) if "x" in mapping.permissions]
+        self._mappings = mappings or self._mappings
+        self.cuda.look(self.info.pid, mappings)
 
     def python_target(self) -> tuple[int, int, int]:
         """For the eBPF target: walker, address of the TSS key, offset of the TSS block; zeros without Python."""
@@ -130,7 +146,7 @@ class Process:
         found = self._find(address)
         if not found and leaf and now_ns >= self._read_again_ns:
             try:
-                self._mappings = [m for m in read_mappings(self.info.pid) if "x" in m.permissions] or self._mappings
+                self._read_mappings()
             except OSError:
                 return None
             found = self._find(address)

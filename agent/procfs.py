@@ -93,6 +93,16 @@ def one_line(arguments: bytes) -> str:
     return arguments.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
 
 
+def read_environment(pid: int) -> dict[str, str]:
+    """The environment that a process was started with.
+
+    Raises:
+        OSError: no such process, or not ours to look at.
+    """
+    entries = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
 def process_of(tid: int) -> int:
     """The process that a thread belongs to: /proc knows every thread by its own number, too.
 

@@ -137,11 +137,15 @@ class Recorder:
         process = self.processes.setdefault(pid, Process(info, monotonic_ns()))
         session.alive.add(pid)
         self._look_for_python(process)
+        process.look_for_cuda()
         session.put_process(process)
         self._regions.find(pid, [session])
 
     def finish(self, session: Session) -> None:
         """Ends a session: last drain, last words, detach. Its spool is whole then, and still open."""
+        for pid in session.alive & self.processes.keys():
+            self.processes[pid].look_for_cuda()
+            self._look_for_collector(pid)
         self._regions.announce_end(session)
         self.drain()
         session.end_ns = monotonic_ns()
@@ -190,8 +194,10 @@ class Recorder:
         now = monotonic_ns()
         for pid, process in self.processes.items():
             self._look_for_python(process, now)
-            if not self._regions.known(pid) and process.region_scan_is_due(now):
-                self._regions.find(pid, [session for session in self.sessions.values() if pid in session.alive])
+            if process.scan_is_due(now):
+                process.look_for_cuda()
+                if not self._regions.known(pid):
+                    self._regions.find(pid, [session for session in self.sessions.values() if pid in session.alive])
         self._probes.look_again(self.sessions.values(), now)
         self._flush()
         self.rings_fill = self._regions.drain() >= _FILLING_PERCENT
@@ -272,6 +278,7 @@ class Recorder:
         self._flush()
         for session in self.sessions.values():
             session.close_probe_ranges(end_ns, pid)
+        self._look_for_collector(pid)
         self._regions.close(pid, self.sessions)
         process = self.processes.get(pid)
         if process:
@@ -298,6 +305,11 @@ class Recorder:
             self._targets.set_python(process.info.pid, process)
             for session in self._sessions_in(self._targets.sessions(process.info.pid)):
                 session.put_process(process)
+
+    def _look_for_collector(self, pid: int) -> None:
+        """Before its region is let go."""
+        if pid in self.processes and self._regions.have_collector(pid):
+            self.processes[pid].cuda.is_collected = True
 
     def announce(self, pid: int, fd: int | None) -> None:
         """A process has made its region and sent it, or says that it cannot. The descriptor stays the caller's."""

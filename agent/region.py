@@ -85,6 +85,11 @@ class Region:
         lib.pln_reader_announce_end(self._reader)
 
     @property
+    def has_collector(self) -> bool:
+        """CUPTI's collector is in the job, or was until it ended."""
+        return bool(lib.pln_reader_has_collector(self._reader))
+
+    @property
     def awaits_sources(self) -> bool:
         """The job has not handed over all."""
         return bool(lib.pln_reader_awaits_sources(self._reader))

@@ -36,6 +36,10 @@ class Regions:
     def known(self, pid: int) -> bool:
         return pid in self._by_pid
 
+    def have_collector(self, pid: int) -> bool:
+        """Whether CUPTI's collector is in a process."""
+        return any(region.has_collector for region in self._by_pid.get(pid, ()))
+
     def number(self, pid: int, session: Session) -> int:
         """The region that a session's records of a process belong to, where they do not come from a region."""
         regions = self._by_pid.get(pid, ()) if session.request.transport == "rings" else ()

@@ -169,6 +169,7 @@ class Session:
             uid=info.uid,
             python=process.python_version,
             python_unavailable=process.python_unavailable,
+            cuda_unavailable=process.cuda.unavailable,
         )
 
     def put_thread(self, tid: int, thread_time: Any, at_ns: int) -> None:

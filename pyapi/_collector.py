@@ -31,10 +31,11 @@ class AgentCollector:
     def __init__(self, request: RecordRequest, spool_fd: int) -> None:
         _set_up_region()
         self._client = AgentClient()
+        lib.pln_cupti_await()
         try:
             self._client.record(request, spool_fd)
         except BaseException:
-            self._client.close()
+            self._end()
             raise
         lib.pln_sources_follow()
 
@@ -45,8 +46,12 @@ class AgentCollector:
         except PillionError as error:
             return error
         finally:
-            self._client.close()
+            self._end()
         return None
+
+    def _end(self) -> None:
+        self._client.close()
+        lib.pln_cupti_await_no_more()
 
 
 class OwnCollector:

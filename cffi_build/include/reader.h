@@ -61,6 +61,9 @@ unsigned pln_reader_losses(const pln_reader *reader, struct pln_loss *losses, un
 /* How full the fullest ring was at the last drain, in percent. */
 unsigned pln_reader_fill(const pln_reader *reader);
 
+/* Whether a source that holds records back, CUPTI's, runs in the job, or ran to its end. */
+int pln_reader_has_collector(const pln_reader *reader);
+
 uint32_t pln_reader_pid(const pln_reader *reader); /* as the process itself sees it */
 uint64_t pln_reader_started_ns(const pln_reader *reader);
 uint32_t pln_reader_ring_count(const pln_reader *reader);

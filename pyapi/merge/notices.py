@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pillion._tables import Array
+from pillion.merge.inventory import integer, text
 from pillion.merge.records import Records, Strings
-from pillion.merge.spool import Dropped
+from pillion.merge.spool import Dropped, Spool
 from pillion_probes.layout import CONSTANTS
 
 _SOURCES = {
@@ -23,6 +24,13 @@ _SOURCES = {
 _KINDS = {CONSTANTS["PLN_NOTICE_TEXT"]: "text", CONSTANTS["PLN_NOTICE_CLOCK"]: "clock"}
 _NOTICES_MAX = 1_000  # of what a job says; an honest one says a handful
 _INT_MAX = 2**63 - 1
+
+
+def notices_of_processes(spool: Spool) -> list[dict[str, Any]]:
+    """What a collector says of processes, as ``notices`` does: that their CUDA is not recorded."""
+    told = ((integer(item, "pid"), text(item, "cuda_unavailable")) for item in spool.objects["process"].values())
+    members = {"source": "CUDA", "kind": "text"}
+    return [{"pid": pid, **members, "text": reason, "value": 0} for pid, reason in told if reason]
 
 
 def notices(of: Records, strings: Strings, dropped: list[Dropped]) -> list[dict[str, Any]]:
@@ -51,8 +59,8 @@ def notices(of: Records, strings: Strings, dropped: list[Dropped]) -> list[dict[
             "pid": pid,
             "source": _SOURCES.get(source, str(source)),
             "kind": _KINDS[kind],
-            "text": texts[text],
+            "text": texts[name],
             "value": value,
         }
-        for pid, source, kind, text, value in distinct[:_NOTICES_MAX]
+        for pid, source, kind, name, value in distinct[:_NOTICES_MAX]
     ]

@@ -30,7 +30,7 @@ from pillion.merge.inventory import (
     stack_tables,
     threads_table,
 )
-from pillion.merge.notices import notices
+from pillion.merge.notices import notices, notices_of_processes
 from pillion.merge.ranges import enclosing, region_at
 from pillion.merge.records import Records, Strings, joined, nanoseconds, rows_of, taken
 from pillion.merge.spool import SAMPLE_DTYPE, Dropped, Spool, StructArray
@@ -98,7 +98,7 @@ def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _To
     threads, told, work, ranges = Records.of_kinds(spool, *kinds, EVENT_KINDS)
     spool.forget_pages()
     names = _thread_names(threads, strings)
-    said = notices(told, strings, dropped)
+    said = notices_of_processes(spool) + notices(told, strings, dropped)
     done = usable(work.as_activities(), dropped)
     hosts = hosts_of(ranges, strings)
     del work, ranges  # most of the memory; all that is needed of them has been copied

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -73,3 +74,49 @@ def test_without_cuda_the_job_runs_and_nothing_of_its_gpu_is_recorded(
     assert len(capture.columns["activities"]["kind"]) == 0
     assert not (capture.columns["events"]["source"] == CONSTANTS["PLN_SOURCE_CUDA"]).any()
     assert not losses(capture)
+
+
+PROFILED = """
+import sys
+import pillion
+sys.path[:0] = sys.argv[1:]
+with pillion.profile(agent="require") as profile:
+    from cuda_driver import KERNEL, Driver
+    Driver().launch(1009)
+kinds = profile.capture.columns["activities"]["kind"]
+print([int(kinds.isin("kernel").sum()), profile.capture.meta.get("notices", [])])
+"""
+
+
+def test_cuda_that_comes_within_a_profile_is_recorded_from_its_first_call_on(
+    agent: Any, fake_gpu: Callable[..., Any]
+) -> None:
+    targets = Path(__file__).parent.parent / "targets"
+    said = subprocess.run(
+        [sys.executable, "-c", PROFILED, str(targets)],
+        env=os.environ | fake_gpu().environment(),
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=120,
+    )
+    kernels, notices = json.loads(said.stdout.decode().replace("'", '"'))
+    assert kernels == 1009
+    assert all(notice["kind"] == "clock" for notice in notices)
+
+
+def test_cuda_of_a_job_that_was_started_without_us_is_said_not_to_be_recorded(
+    recording: Callable[..., Any], target: Callable[..., Any], fake_gpu: Callable[..., Any]
+) -> None:
+    gpu = fake_gpu()
+    job = gpu.compile(gpu.sources / "gpu_job.c")
+    victims = [target(job, "launches=11", wait=True, env=gpu.environment(**more)) for more in ({}, PASSED_BY)]
+    session = recording(*(victim.pid for victim in victims))
+    victims[0].go()
+    assert victims[0].answer()["calls"]["cudaLaunchKernel"] == 11
+    capture = session.finish()
+    (notice,) = capture.meta["notices"]
+    assert notice["pid"] == victims[0].pid
+    assert notice["text"].startswith("nothing of CUDA is recorded")
+
+
+PASSED_BY = {"PILLION_NO_CUDA": "1"}

@@ -59,17 +59,44 @@ print((enabled, told, rest))
     assert rest == (0, 0, 0), "no buffer is CUPTI's, no record was thrown away, and CUPTI has let go of the driver"
 
 
-def test_cuda_that_comes_while_a_process_records_itself_is_recorded(with_gpu: Callable[..., Any]) -> None:
-    kernels, linked, losses = with_gpu("""
-with Recording() as recording:
-    driver = Driver()
-    driver.launch(1009)
-print((len(recording.kernels), recording.linked(), recording.losses))
-""")
-    assert (kernels, linked, losses) == (1009, 1009, {})
+@pytest.mark.parametrize("injected", [True, False])
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libcudart.so.12"])
+def test_cuda_that_comes_while_a_process_records_itself_is_recorded_from_its_first_call_on(
+    with_gpu: Callable[..., Any], injected: bool, library: str
+) -> None:
+    told = with_gpu(
+        f"""
+import ctypes
+if {library!r} != "libcuda.so.1":
+    ctypes.CDLL({library!r})  # our thread looks after it before libcuda comes
+told = []
+for launches in (1009, 503):
+    with Recording() as recording:
+        driver = Driver()
+        driver.launch(launches)
+    told.append((len(recording.kernels), recording.linked(), recording.losses))
+print(told)
+""",
+        injected=injected,
+    )
+    assert told == [(1009, 1009, {}), (503, 503, {})]
 
 
-def test_cuda_that_comes_later_is_found_without_the_variable_too(with_gpu: Callable[..., Any]) -> None:
+def test_the_environment_is_as_it_was_when_a_process_has_recorded_itself(with_gpu: Callable[..., Any]) -> None:
+    said = """
+import ctypes
+getenv = ctypes.CDLL(None).getenv
+getenv.restype = ctypes.c_char_p
+with Recording():
+    during = getenv(b"CUDA_INJECTION64_PATH")
+print((during, getenv(b"CUDA_INJECTION64_PATH")))
+"""
+    assert with_gpu(said, injected=False) == (bytes(LIBRARY), None)
+    assert with_gpu(said, injected=False, CUDA_INJECTION64_PATH="/other.so") == (b"/other.so", b"/other.so")
+    assert with_gpu(said, injected=False, PILLION_NO_CUDA="1") == (None, None)
+
+
+def test_cuda_that_comes_later_is_found_beside_another_tool_that_libcuda_calls(with_gpu: Callable[..., Any]) -> None:
     linked, unlinked = with_gpu(
         """
 import time
@@ -82,6 +109,7 @@ with Recording() as recording:
 print((recording.linked(), recording.unlinked()))
 """,
         injected=False,
+        CUDA_INJECTION64_PATH="/another/tool.so",
     )
     assert linked >= 1009
     assert unlinked in ((0, 0), (0, 1)), "at most the launch in the middle of which CUPTI came"

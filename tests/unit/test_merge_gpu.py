@@ -209,6 +209,15 @@ def test_notices_are_in_the_meta_once_each(spool: SpoolWriter) -> None:
     ]
 
 
+def test_a_process_whose_cuda_is_not_recorded_is_a_notice(spool: SpoolWriter) -> None:
+    spool.object("process", pid=43, start_ns=1, cuda_unavailable="no collector")
+    spool.object("process", pid=44, start_ns=1, cuda_unavailable=None)
+    spool.object("process", pid=45, start_ns=1, cuda_unavailable=7)
+    assert capture_of(spool).meta["notices"] == [
+        {"pid": 43, "source": "CUDA", "kind": "text", "text": "no collector", "value": 0}
+    ]
+
+
 def test_notices_have_a_limit_and_the_rest_is_counted(spool: SpoolWriter) -> None:
     for number in range(1_013):
         spool.notice(1, f"notice {number}")

@@ -183,6 +183,10 @@ uint64_t pln_reader_started_ns(const pln_reader *reader) {
     return reader->geometry.started_ns;
 }
 
+int pln_reader_has_collector(const pln_reader *reader) {
+    return __atomic_load_n(&reader->region->holds_back, __ATOMIC_RELAXED) != 0;
+}
+
 uint32_t pln_reader_ring_count(const pln_reader *reader) {
     return reader->ring_count;
 }

@@ -15,6 +15,7 @@
 #include "cupti_calls.h"
 #include "cupti_clock.h"
 #include "cupti_aside.h"
+#include "cupti_await.h"
 #include "cupti_detach.h"
 #include "cupti_functions.h"
 #include "cupti_notice.h"
@@ -34,6 +35,7 @@ static struct {
     bool tried;          /* in this session */
     bool ended;          /* with the process: CUPTI may be gone */
     bool aside;          /* another has CUPTI, with our leave */
+    bool will_be_called; /* by libcuda: to subscribe before would have it and us wait for each other */
     bool is_told_elsewhere;
     bool lent; /* it was, and has not been ours since */
     bool told; /* in this session: that CUPTI is not to be had */
@@ -153,7 +155,8 @@ static bool tries_again(void) {
 
 /* Once a session, as soon as the process has a driver. */
 static void try_to_begin(void) {
-    if ((session.tried && !tries_again()) || session.ended || is_of_parent() || !cupti_driver_is_loaded())
+    if ((session.tried && !tries_again()) || session.ended || session.will_be_called || is_of_parent() ||
+        !cupti_driver_is_loaded())
         return;
     session.tried = true;
     if (!session.aside)
@@ -202,10 +205,21 @@ static struct pln_control control = {.start = start, .tick = tick, .stop = stop,
 
 /* ---- coming in ---- */
 
+static void be_called(void) {
+    __atomic_store_n(&session.will_be_called, false, __ATOMIC_RELAXED);
+}
+
+static bool will_be_called(void) {
+    return __atomic_load_n(&session.will_be_called, __ATOMIC_RELAXED); /* changes under the mutex of control.c */
+}
+
 /* libcuda calls it within cuInit(). CUDA starts whatever we return. */
 __attribute__((visibility("default"))) int InitializeInjection(void) {
-    if (!cupti_is_unwanted())
-        pln_control_add(&control);
+    if (cupti_is_unwanted())
+        return 1;
+    pln_control_add(&control);
+    if (will_be_called())
+        pln_control_change(&control, be_called);
     return 1;
 }
 
@@ -214,14 +228,30 @@ static bool is_for_us(void) {
     return !cupti_is_unwanted() && !cupti_is_injected();
 }
 
-void pln_cupti_await(void) {
-    if (is_for_us())
-        pln_control_add(&control);
-}
-
 void pln_cupti_look(void) {
     if (is_for_us() && (cupti_driver_is_loaded() || cupti_runtime_is_loaded()))
         pln_control_add(&control);
+}
+
+/* ---- CUDA to come ---- */
+
+static void expect_call(void) {
+    __atomic_store_n(&session.will_be_called, cupti_inject(), __ATOMIC_RELAXED);
+}
+
+void pln_cupti_await(void) {
+    if (!is_for_us())
+        return;
+    if (!cupti_driver_is_loaded())
+        pln_control_change(&control, expect_call);
+    if (!will_be_called())
+        pln_control_add(&control);
+}
+
+void pln_cupti_await_no_more(void) {
+    cupti_inject_no_more();
+    if (will_be_called())
+        pln_control_change(&control, be_called);
 }
 
 /* ---- stepping aside ---- */

@@ -5,8 +5,7 @@
 #ifndef PLN_CUPTI_H
 #define PLN_CUPTI_H
 
-/* For processes without that variable: bring the collector in if libcuda is loaded, or as soon as it will be. */
+/* For processes without that variable: brings the collector in if libcuda is loaded, or will be by the runtime. */
 void pln_cupti_look(void);
-void pln_cupti_await(void);
 
 #endif

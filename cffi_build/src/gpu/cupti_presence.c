@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VARIABLE "CUDA_INJECTION64_PATH" /* libcuda loads this library at its first call */
+
+static bool is_ours; /* the variable */
+
 static bool is_loaded(const char *name) {
     void *library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (library != NULL)
@@ -19,9 +23,24 @@ bool cupti_is_unwanted(void) {
 }
 
 bool cupti_is_injected(void) {
-    const char *path = getenv("CUDA_INJECTION64_PATH");
+    const char *path = getenv(VARIABLE);
     const char *file = path != NULL ? strrchr(path, '/') : NULL;
     return file != NULL && strcmp(file, "/libpillion.so") == 0;
+}
+
+bool cupti_inject(void) {
+    const char *path = getenv(VARIABLE);
+    Dl_info library;
+    if ((path != NULL && *path != '\0') || dladdr((void *)cupti_inject, &library) == 0)
+        return false;
+    is_ours = setenv(VARIABLE, library.dli_fname, 1) == 0;
+    return is_ours;
+}
+
+void cupti_inject_no_more(void) {
+    if (is_ours)
+        unsetenv(VARIABLE);
+    is_ours = false;
 }
 
 bool cupti_driver_is_loaded(void) {

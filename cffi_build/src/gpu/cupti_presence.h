@@ -13,6 +13,10 @@ bool cupti_is_unwanted(void);
 /* libcuda will call us, or has done so. */
 bool cupti_is_injected(void);
 
+/* Has libcuda call us when it comes; false where the environment has somebody else called, or cannot be changed. */
+bool cupti_inject(void);
+void cupti_inject_no_more(void);
+
 /* libcuda is there. */
 bool cupti_driver_is_loaded(void);
 

@@ -100,7 +100,8 @@ void pln_control_add(struct pln_control *control) {
     static bool exit_handled;
     if (pln_setup() != 0)
         return;
-    pthread_mutex_lock(&mutex);
+    if (pthread_mutex_lock(&mutex) != 0)
+        return; /* from within a call into this very source */
     struct pln_control *known = controls;
     while (known != NULL && known != control)
         known = known->next;

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../gpu/cupti.h"
 #include "control.h"
+#include "cupti_await.h"
 #include "self.h"
 #include "worker.h"
 
@@ -152,6 +152,7 @@ int pln_self_stop(struct pln_sink *sink, struct pln_loss *losses, unsigned max) 
     *sink = self.sink;
     close_session();
     pthread_mutex_unlock(&self.mutex);
+    pln_cupti_await_no_more();
     return (int)count;
 }
 
