@@ -17,6 +17,13 @@
 int pln_nest(const int64_t *start, const int64_t *end, const uint64_t *group, const int32_t *order, size_t count,
              int32_t *parents);
 
+/* Sets nested[row] to the nearest ancestor that holds the row: it is usable, has not ended when the row starts, and does not
+ * end before it does; -1 for none. parents[row] began before the row and may have ended since, as of tasks that take turns
+ * in a thread. `order` has each parent before its children; NULL where the rows do. outliving is room for count rows.
+ * Returns 1; 0 where a parent is no row, or comes later. */
+int pln_nest_below(const int64_t *start, const int64_t *end, const int32_t *parents, const uint8_t *usable,
+                   const int32_t *order, size_t count, int32_t *outliving, int32_t *nested);
+
 /* Sets depth[row] to the number of ancestors; -1 has none. Returns 1; 0 where a parent is no row or its own ancestor. */
 int pln_depths(const int32_t *parents, size_t count, int32_t *depth);
 

@@ -6,6 +6,7 @@ one thread. Times of a row are either its own ("self": while it was the innermos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,17 +53,19 @@ def nested_parents(events: Columns, hidden: Array) -> Array:
 
     A range that ended on another thread has neither parent nor children. −1 for none, and for hidden rows.
     """
-    start, end, above = events["start_ns"], events["end_ns"], events["parent"]
-    usable = ~hidden & ~is_async(events)
-    parents = np.full(len(above), -1)
-    rows = np.flatnonzero(usable & (above >= 0))
-    candidate = above[rows]
-    while len(rows):
-        holds = usable[candidate] & (start[rows] < end[candidate]) & (end[rows] <= end[candidate])
-        parents[rows[holds]] = candidate[holds]
-        rows, candidate = rows[~holds], above[candidate[~holds]]
-        rows, candidate = rows[candidate >= 0], candidate[candidate >= 0]
-    return parents
+    above = np.ascontiguousarray(events["parent"], np.int32)
+    usable = np.ascontiguousarray(~hidden & ~is_async(events), np.uint8)
+    count = len(above)
+    in_order = bool((above < np.arange(count)).all())
+    order = None if in_order else np.argsort(events["depth"], kind="stable").astype(np.int32)
+    outliving, parents = np.empty(count, np.int32), np.empty(count, np.int32)
+    start_end = [np.ascontiguousarray(events[key], np.int64) for key in ("start_ns", "end_ns")]
+    times = [ffi.from_buffer("int64_t[]", column) for column in start_end]
+    rows = [ffi.NULL if column is None else ffi.from_buffer("int32_t[]", column) for column in (above, order)]
+    found = [ffi.from_buffer("int32_t[]", column) for column in (outliving, parents)]
+    if not lib.pln_nest_below(*times, rows[0], ffi.from_buffer("uint8_t[]", usable), rows[1], count, *found):
+        raise IndexError("a parent is no row, or as deep as its child")
+    return parents.astype(np.int64)
 
 
 def repeated(name: Array, parents: Array) -> Array:
@@ -110,6 +113,10 @@ def inclusive(own: Array, parent: Array, deepest_first: list[Array], fixed: Arra
     return totals
 
 
+# How much of items, numbered by their rows, lies in events: of each item in one event.
+Part = Callable[[Array, Array], Array]
+
+
 class Measure(NamedTuple):
     """One quantity for every row of the events table, int64.
 
@@ -142,31 +149,76 @@ class Attribution:
 
 
 def attribute(tables: Tables) -> Attribution:
-    """Give every sample and every wait to its innermost range and to that range's ancestors."""
+    """Give every sample and every wait to its innermost range and, for the part that lies in them, to its ancestors."""
     events, samples, waits = tables["events"], tables["samples"], tables["waits"]
     strings = length(tables["strings"])
     deepest_first = levels(events)
+    outlives = _outlives(events, deepest_first)
 
-    def measure(rows: Columns, weights: Array) -> Measure:
-        own = sums(rows["event"], weights, length(events))
-        nameless = (rows["event"] < 0) & (rows["range_name"] > 0)
+    def measure(rows: Columns, part: Part) -> Measure:
+        """part: how much of items lies in events, which may have no record."""
+        items, event = np.arange(length(rows)), rows["event"]
+        weights = part(items, event)
+        own = sums(event, weights, length(events))
+        nameless = (event < 0) & (rows["range_name"] > 0)
         by_name = sums(np.where(nameless, rows["range_name"], -1), weights, strings)
-        return Measure(own, inclusive(own, events["parent"], deepest_first), by_name)
+        climbs = (event >= 0) & outlives[event] if length(events) else event >= 0
+        total = inclusive(sums(np.where(climbs, -1, event), weights, length(events)), events["parent"], deepest_first)
+        return Measure(own, total + _climbed(items[climbs], event[climbs], events["parent"], part), by_name)
 
-    overlap = _overlap(waits, events)
+    def counted(items: Array, event: Array) -> Array:
+        return _are_in(samples, items, events, event).astype(np.int64)
+
+    def on_cpu(items: Array, event: Array) -> Array:
+        return np.where(_are_in(samples, items, events, event), samples["weight_ns"][items], 0)
+
+    def off_cpu(items: Array, event: Array) -> Array:
+        return _overlap(waits, items, events, event)
+
+    def runnable(items: Array, event: Array) -> Array:
+        share: Array = np.minimum(waits["runnable_ns"][items], off_cpu(items, event))
+        return share
+
     return Attribution(
-        samples=measure(samples, np.ones(length(samples))),
-        on_cpu=measure(samples, samples["weight_ns"]),
-        off_cpu=measure(waits, overlap),
-        runnable=measure(waits, np.minimum(waits["runnable_ns"], overlap)),
+        samples=measure(samples, counted),
+        on_cpu=measure(samples, on_cpu),
+        off_cpu=measure(waits, off_cpu),
+        runnable=measure(waits, runnable),
     )
 
 
-def _overlap(waits: Columns, events: Columns) -> Array:
-    """ns of each wait inside its innermost range, the whole wait where that range has no record."""
-    start, end, event = waits["start_ns"], waits["end_ns"], waits["event"]
+def _outlives(events: Columns, deepest_first: list[Array]) -> Array:
+    """Mask of the rows that end after an ancestor, as asynchronous tasks of a thread do, or lie in one that does."""
+    parent, end = events["parent"], events["end_ns"]
+    mask = np.zeros(len(parent), bool)
+    for rows in reversed(deepest_first):
+        mask[rows] = mask[parent[rows]] | (end[rows] > end[parent[rows]])
+    return mask
+
+
+def _climbed(items: Array, event: Array, parent: Array, part: Part) -> Array:
+    """Per event the parts of items that lie in it, from their innermost event up."""
+    total = np.zeros(len(parent), np.int64)
+    while len(items):
+        np.add.at(total, event, part(items, event))
+        event = parent[event]
+        items, event = items[event >= 0], event[event >= 0]
+    return total
+
+
+def _are_in(samples: Columns, items: Array, events: Columns, event: Array) -> Array:
+    """Whether samples were taken in events: in their innermost ones they were."""
+    inside: Array = event == samples["event"][items]
+    others = np.flatnonzero(~inside)
+    ts_ns, rows = samples["ts_ns"][items[others]], event[others]
+    inside[others] = (events["start_ns"][rows] <= ts_ns) & (ts_ns < events["end_ns"][rows])
+    return inside
+
+
+def _overlap(waits: Columns, items: Array, events: Columns, event: Array) -> Array:
+    """ns of waits inside events, the whole wait where the event has no record."""
+    start, end = waits["start_ns"][items], waits["end_ns"][items]
     known = event >= 0
-    start, end = start.copy(), end.copy()
     start[known] = np.maximum(start[known], events["start_ns"][event[known]])
     end[known] = np.minimum(end[known], events["end_ns"][event[known]])
     overlap: Array = np.maximum(end - start, 0)

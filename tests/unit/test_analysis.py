@@ -46,6 +46,22 @@ def test_a_wait_counts_as_far_as_it_overlaps_its_range(spool: SpoolWriter) -> No
     assert (rows["outer"]["off_cpu_ns"], rows["outer"]["self_off_cpu_ns"]) == (100, 0)
 
 
+def test_of_tasks_that_take_turns_each_has_what_happened_while_it_was_open(spool: SpoolWriter) -> None:
+    """As in asyncio: a range is innermost when another begins, and ends before that does."""
+    spool.record(1, 7, "first", 100, 500, seq=1)
+    spool.record(1, 7, "second", 200, 900, seq=2, parent=1, depth=1)
+    spool.record(1, 7, "third", 600, 1_000, seq=3, parent=2, depth=2)
+    spool.sample("WAIT", 41, 7, 300, 700, range_seq=2, weight_ns=150)
+    spool.sample("WAIT", 41, 7, 800, 1_100, range_seq=3)
+    for ts_ns, seq in ((250, 2), (650, 3), (950, 3)):
+        spool.sample("SAMPLE", 41, 7, ts_ns, ts_ns, range_seq=seq, weight_ns=13)
+    rows = by_name(analysis.ranges(tables_of(spool)))
+    keys = ("self_off_cpu_ns", "off_cpu_ns", "runnable_ns", "samples", "on_cpu_ns")
+    assert [rows["first"][key] for key in keys] == [0, 200, 150, 1, 13]
+    assert [rows["second"][key] for key in keys] == [400, 400 + 100, 150, 2, 26]
+    assert [rows["third"][key] for key in keys] == [200, 200, 0, 2, 26]
+
+
 def test_samples_of_a_lost_range_count_for_its_name(spool: SpoolWriter) -> None:
     spool.record(1, 7, "kept", 100, 900, seq=1)
     spool.sample("SAMPLE", 41, 7, 950, 950, range_seq=2, range_name=spool.string(1, "lost"), weight_ns=13)

@@ -26,6 +26,25 @@ int pln_nest(const int64_t *start, const int64_t *end, const uint64_t *group, co
     return 1;
 }
 
+/* An ancestor that ends before a row does is passed together with those that end before the ancestor: where tasks always
+ * overlap a row has as many ancestors as rows came before it. */
+int pln_nest_below(const int64_t *start, const int64_t *end, const int32_t *parents, const uint8_t *usable,
+                   const int32_t *order, size_t count, int32_t *outliving, int32_t *nested) {
+    memset(nested, 0xfe, count * sizeof *nested); /* -2 and less: not known yet */
+    for (size_t place = 0; place < count; place++) {
+        int32_t row = order ? order[place] : (int32_t)place, candidate = parents[row];
+        if (candidate >= (int32_t)count || (candidate >= 0 && nested[candidate] < -1))
+            return 0;
+        while (candidate >= 0 && end[candidate] < end[row])
+            candidate = outliving[candidate];
+        outliving[row] = candidate;
+        while (candidate >= 0 && !(usable[candidate] && start[row] < end[candidate] && end[row] <= end[candidate]))
+            candidate = end[candidate] < end[row] ? outliving[candidate] : parents[candidate];
+        nested[row] = usable[row] && candidate >= 0 ? candidate : -1;
+    }
+    return 1;
+}
+
 int pln_depths(const int32_t *parents, size_t count, int32_t *depth) {
     memset(depth, 0xff, count * sizeof *depth); /* -1: not known yet */
     for (size_t first = 0; first < count; first++) {
