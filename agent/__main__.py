@@ -47,9 +47,13 @@ def _serve(args: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise AgentError("cannot start", "eBPF needs root", "use sudo", code=3)
     # After the check, so that what is missing is said in the right order; bcc takes a tenth of a second.
-    from pillion_agent.programs import Programs
-    from pillion_agent.recorder import Recorder
-    from pillion_agent.server import Server
+    try:
+        from pillion_agent.programs import Programs
+        from pillion_agent.recorder import Recorder
+        from pillion_agent.server import Server
+    except ModuleNotFoundError as error:
+        cause = f"{sys.executable} has no {error.name}"
+        raise AgentError("cannot start", cause, f"`sudo apt-get install python3-{error.name}`", code=3) from error
 
     # A descriptor for each region and session; the usual soft limit is for programs that use select().
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -26,6 +26,14 @@ def _bcc() -> str:
     return f"bcc {bcc.__version__}"
 
 
+def _psutil() -> str:
+    try:
+        import psutil
+    except ImportError as error:
+        raise AgentError("psutil is missing", str(error), "apt install python3-psutil") from error
+    return f"psutil {psutil.__version__}"
+
+
 def _btf() -> str:
     from pillion_agent.btf import BTF, VMLINUX
 
@@ -78,6 +86,7 @@ def _tracefs() -> str:
 _CHECKS: dict[str, Callable[[], str]] = {
     "root": _root,
     "bcc": _bcc,
+    "psutil": _psutil,
     "BTF": _btf,
     "eBPF programs": _loads,
     "samples": _clock,

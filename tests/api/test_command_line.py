@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,30 @@ def test_an_agent_that_dies_at_once_is_reported_with_its_log(cli: Run, tmp_path:
     assert "it exited with 5" in result.stderr
     assert str(socket_directory / "agent.log") in result.stderr
     assert (socket_directory / "agent.log").read_text() == "reason\n"
+
+
+WITHOUT_PSUTIL = """#!{python}
+import runpy, sys
+if sys.argv[1] != "-c":
+    sys.modules["psutil"] = None
+    sys.argv = [__file__, *sys.argv[3:]]
+    sys.path[:0] = {packages!r}
+    runpy.run_module("pillion_agent", run_name="__main__")
+"""
+
+
+@pytest.mark.usefixtures("require_root")
+def test_an_agent_without_psutil_says_what_mends_it(cli: Run, tmp_path: Path) -> None:
+    path = tmp_path / "python"
+    packages = [entry for entry in sys.path if entry]
+    path.write_text(WITHOUT_PSUTIL.format(python=sys.executable, packages=packages))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    result = cli("agent", "start", environment={"PILLION_AGENT_PYTHON": str(path)})
+    assert (result.returncode, result.stderr) == (
+        3,
+        f"pillion: cannot start: {sys.executable} has no psutil; `sudo apt-get install python3-psutil`\n",
+    )
+    assert "missing  psutil: " in cli("doctor", environment={"PILLION_AGENT_PYTHON": str(path)}).stdout
 
 
 @pytest.mark.usefixtures("require_root")
