@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +92,7 @@ def launches(tables: Tables) -> Columns:
     """One row for each place from where work was launched: a stack and the innermost range or operator.
 
     ``name``, ``file`` and ``line`` are the innermost function of the stack; without stacks the range is all there is.
+    ``caller`` tells places of one innermost function apart: the innermost caller that no other of them has.
     """
     work = _work(tables)
     duration = work.duration_ns
@@ -101,6 +103,7 @@ def launches(tables: Tables) -> Columns:
     launched = np.unique(group[work.launch >= 0] << 32 | work.launch[work.launch >= 0]) >> 32
     frames, stacks, texts = tables["frames"], tables["stacks"]["frames"], StackTexts(tables)
     leaves = [next(iter(stacks[stack].tolist()), -1) for stack in groups[0].tolist()]
+    entries = [texts[stack] for stack in groups[0].tolist()]
     return {
         "name": text_column([frames["name"][leaf] if leaf >= 0 else "" for leaf in leaves]),
         "file": text_column([frames["file"][leaf] if leaf >= 0 else "" for leaf in leaves]),
@@ -109,8 +112,32 @@ def launches(tables: Tables) -> Columns:
         "launches": np.bincount(launched, minlength=count).astype(np.int64),
         "activities": np.bincount(group, minlength=count).astype(np.int64),
         "device_ns": sums(group, duration, count),
-        "stack": text_column([";".join(texts[stack]) for stack in groups[0].tolist()]),
+        "caller": text_column(_callers(entries, groups[1].tolist())),
+        "stack": text_column([";".join(stack) for stack in entries]),
     }
+
+
+def _callers(stacks: list[list[str]], ranges: list[int]) -> list[str]:
+    """Of each stack the entry by which it differs from all others of its range and leaf; "" where it has none."""
+    callers = [""] * len(stacks)
+    leaves = _alike(range(len(stacks)), [(of, *stack[:1]) for of, stack in zip(ranges, stacks)])
+    alike = [rows for rows in leaves if len(rows) > 1]
+    for depth in range(1, max(map(len, stacks), default=0)):
+        entries = [stack[depth] if depth < len(stack) else "" for stack in stacks]
+        parts = [part for rows in alike for part in _alike(rows, entries)]
+        for part in parts:
+            if len(part) == 1:
+                callers[part[0]] = entries[part[0]]
+        alike = [part for part in parts if len(part) > 1]
+    return callers
+
+
+def _alike(rows: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:
+    """The rows, those of one key together."""
+    parts: dict[Hashable, list[int]] = {}
+    for row in rows:
+        parts.setdefault(keys[row], []).append(row)
+    return list(parts.values())
 
 
 def devices(tables: Tables) -> Columns:

@@ -72,7 +72,8 @@ def _kernel(row: dict[str, object]) -> str:
 
 def _launch(row: dict[str, object]) -> str:
     where = _function(row) if row["name"] else "(no stack)"
-    return f"{where} in {row['range'] or '(no range)'}"
+    caller = str(row["caller"]).rpartition("/")[2]
+    return f"{where}{f' ← {caller}' if caller else ''} in {row['range'] or '(no range)'}"
 
 
 def _thread(row: dict[str, object]) -> str:

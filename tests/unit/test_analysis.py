@@ -193,6 +193,28 @@ def test_by_kernel() -> None:
     assert rows["Memcpy HtoD"]["kind"] == "memcpy"
 
 
+def test_places_of_launches_in_one_function_are_told_apart_by_their_callers(spool: SpoolWriter) -> None:
+    functions = {1: ("launch", 3), 2: ("forward", 4), 3: ("forward", 5), 4: ("main", 9), 5: ("alone", 1)}
+    for frame, (name, line) in functions.items():
+        spool.object("frame", id=frame, kind="python", name=name, file="src/a.py", line=line)
+    stacks = {1: [1, 2, 4], 2: [1, 3, 4], 3: [1], 4: [5, 4], 5: [1, 3]}
+    for stack, frames in stacks.items():
+        spool.object("stack", id=stack, frames=frames)
+        spool.call(1, 41, "cudaLaunchKernel", 100 * stack, 100 * stack + 50, stack, seq=stack)
+        spool.sample("CALL", 41, 41, 100 * stack + 10, 100 * stack + 10, range_seq=stack, stack=stack)
+        spool.activity(1, 3, 100 * stack, 100 * stack + 90, stack, device=0)
+    rows = analysis.launches(tables_of(spool))
+    callers = dict(zip(rows["stack"].tolist(), rows["caller"].tolist()))
+    launch, main = "src/a.py(3): launch", "src/a.py(9): main"
+    assert callers == {
+        f"{launch};src/a.py(4): forward;{main}": "src/a.py(4): forward",
+        f"{launch};src/a.py(5): forward;{main}": main,
+        launch: "",
+        f"src/a.py(1): alone;{main}": "",
+        f"{launch};src/a.py(5): forward": "",
+    }
+
+
 def test_kernels_of_one_name_on_two_devices_are_two_rows(spool: SpoolWriter) -> None:
     for device, end_ns in ((0, 17), (1, 29), (1, 31)):
         spool.activity(1, 3, 10, end_ns, name="k", device=device, stream=end_ns)
