@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pillion._native import ffi
 from pillion_agent.cuda import CudaUse
-from pillion_agent.procfs import Mapping, ProcessInfo, one_line, read_mappings, read_process
+from pillion_agent.procfs import Mapping, ProcessInfo, one_line, read_environment, read_mappings, read_process
 from pillion_agent.python import GLIBC_TSS_OFFSET, UNKNOWN, Code, Interpreter, NotPython
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 # When an interpreter may be mapped after an exec: the dynamic loader needs a moment. ns after the exec.
 _LOOK_AGAIN_NS = (0, 5_000_000, 20_000_000, 80_000_000, 300_000_000, 1_000_000_000, 3_000_000_000)
+
+_BARE = (
+    "it was started with an environment that lacks what `pillion run` had set: torch's operators, NVTX, ITT and CUDA "
+    "of it are not recorded"
+)
 
 # A scan of a process's descriptors takes 50 µs: of 500 processes, 0.2 % of a CPU in the long run. Reading the mappings
 # of a torch job takes 3 ms.
@@ -51,6 +56,7 @@ class Process:
         interpreter: CPython, None where there is none (yet).
         python_unavailable: why there are no Python stacks, None where they are or no Python runs.
         cuda: whether its use of CUDA is recorded.
+        collectors_unavailable: why it does not load the collectors that its process had until then, or None.
     """
 
     def __init__(self, info: ProcessInfo, now_ns: int) -> None:
@@ -59,6 +65,8 @@ class Process:
         self.interpreter: Interpreter | None = None
         self.python_unavailable: str | None = None
         self.cuda = CudaUse()
+        self.collectors_unavailable: str | None = None
+        self._finds_collectors = False
         self.native_frames: dict[int, Frame] = {}
         self.python_frames: dict[int, Frame] = {}
         self._since_ns = now_ns
@@ -74,8 +82,20 @@ class Process:
         child.native_frames = dict(self.native_frames)
         child.python_frames = dict(self.python_frames)
         child.cuda = CudaUse(self.cuda)
+        child._finds_collectors = self._finds_collectors
         child._looks = 0 if self.interpreter else self._looks
         return child
+
+    def look_at_environment(self, before: Process | None) -> None:
+        """before: what ran in the process until now."""
+        try:
+            environment = read_environment(self.info.pid)
+        except OSError:
+            return  # it has ended
+        self._finds_collectors = any(value.endswith("/libpillion.so") for value in environment.values())
+        if before and not self._finds_collectors:
+            # Of two programs in quick succession the first may have gone when its exec is told.
+            self.collectors_unavailable = _BARE if before._finds_collectors else before.collectors_unavailable
 
     def close(self) -> None:
         if self.interpreter:

@@ -97,9 +97,11 @@ def read_environment(pid: int) -> dict[str, str]:
     """The environment that a process was started with.
 
     Raises:
-        OSError: no such process, or not ours to look at.
+        OSError: no such process, one that has ended, or not ours to look at.
     """
     entries = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes()).split("\0")
+    if entries == [""] and not Path(f"/proc/{pid}/cmdline").read_bytes():
+        raise ProcessLookupError(f"process {pid} has no memory any more")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 

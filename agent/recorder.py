@@ -138,6 +138,7 @@ class Recorder:
         session.alive.add(pid)
         self._look_for_python(process)
         process.look_for_cuda()
+        process.look_at_environment(None)
         session.put_process(process)
         self._regions.find(pid, [session])
 
@@ -145,7 +146,7 @@ class Recorder:
         """Ends a session: last drain, last words, detach. Its spool is whole then, and still open."""
         for pid in session.alive & self.processes.keys():
             self.processes[pid].look_for_cuda()
-            self._look_for_collector(pid)
+            self._regions.look_for_collector(self.processes[pid])
         self._regions.announce_end(session)
         self.drain()
         session.end_ns = monotonic_ns()
@@ -250,6 +251,7 @@ class Recorder:
         if not info:
             return
         process = self.processes[pid] = Process(info, event.sample.start_ns)
+        process.look_at_environment(before)
         self._look_for_python(process)
         for session in self._sessions_in(event.sessions):
             try:
@@ -278,12 +280,12 @@ class Recorder:
         self._flush()
         for session in self.sessions.values():
             session.close_probe_ranges(end_ns, pid)
-        self._look_for_collector(pid)
-        self._regions.close(pid, self.sessions)
         process = self.processes.get(pid)
         if process:
+            self._regions.look_for_collector(process)
             process.end_ns = end_ns
             process.close()
+        self._regions.close(pid, self.sessions)
 
     def _on_thread_exit(self, event: Any) -> None:
         thread_time = ffi.cast("struct pln_thread_time *", event.frames)
@@ -305,11 +307,6 @@ class Recorder:
             self._targets.set_python(process.info.pid, process)
             for session in self._sessions_in(self._targets.sessions(process.info.pid)):
                 session.put_process(process)
-
-    def _look_for_collector(self, pid: int) -> None:
-        """Before its region is let go."""
-        if pid in self.processes and self._regions.have_collector(pid):
-            self.processes[pid].cuda.is_collected = True
 
     def announce(self, pid: int, fd: int | None) -> None:
         """A process has made its region and sent it, or says that it cannot. The descriptor stays the caller's."""

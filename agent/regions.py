@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
+from pillion_agent.process import Process
 from pillion_agent.procfs import find_regions
 from pillion_agent.region import Region, RegionRefused
 from pillion_agent.session import USDT_REGION, Session, monotonic_ns
@@ -36,9 +37,10 @@ class Regions:
     def known(self, pid: int) -> bool:
         return pid in self._by_pid
 
-    def have_collector(self, pid: int) -> bool:
-        """Whether CUPTI's collector is in a process."""
-        return any(region.has_collector for region in self._by_pid.get(pid, ()))
+    def look_for_collector(self, process: Process) -> None:
+        """Whether CUPTI's collector is in a process whose regions are still open."""
+        if any(region.has_collector for region in self._by_pid.get(process.info.pid, ())):
+            process.cuda.is_collected = True
 
     def number(self, pid: int, session: Session) -> int:
         """The region that a session's records of a process belong to, where they do not come from a region."""

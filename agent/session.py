@@ -170,6 +170,7 @@ class Session:
             python=process.python_version,
             python_unavailable=process.python_unavailable,
             cuda_unavailable=process.cuda.unavailable,
+            collectors_unavailable=process.collectors_unavailable,
         )
 
     def put_thread(self, tid: int, thread_time: Any, at_ns: int) -> None:

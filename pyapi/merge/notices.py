@@ -22,15 +22,19 @@ _SOURCES = {
     CONSTANTS["PLN_SOURCE_USDT"]: "USDT",
 }
 _KINDS = {CONSTANTS["PLN_NOTICE_TEXT"]: "text", CONSTANTS["PLN_NOTICE_CLOCK"]: "clock"}
+_UNAVAILABLE = {"CUDA": "cuda_unavailable", "environment": "collectors_unavailable"}
 _NOTICES_MAX = 1_000  # of what a job says; an honest one says a handful
 _INT_MAX = 2**63 - 1
 
 
 def notices_of_processes(spool: Spool) -> list[dict[str, Any]]:
-    """What a collector says of processes, as ``notices`` does: that their CUDA is not recorded."""
-    told = ((integer(item, "pid"), text(item, "cuda_unavailable")) for item in spool.objects["process"].values())
-    members = {"source": "CUDA", "kind": "text"}
-    return [{"pid": pid, **members, "text": reason, "value": 0} for pid, reason in told if reason]
+    """What a collector says of processes, as ``notices`` does: what of them is not recorded."""
+    return [
+        {"pid": integer(item, "pid"), "source": source, "kind": "text", "text": reason, "value": 0}
+        for item in spool.objects["process"].values()
+        for source, key in _UNAVAILABLE.items()
+        if (reason := text(item, key))
+    ]
 
 
 def notices(of: Records, strings: Strings, dropped: list[Dropped]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from capture_questions import losses, range_names, stack_names
 
+import pillion
 from pillion_agent.procfs import find_regions
 from pillion_probes import STRUCTS
 
@@ -281,3 +282,13 @@ steps(103)
     session.wait_for_end()
     capture = session.finish()
     assert ({name: range_names(capture).count(name) for name in set(range_names(capture))}, losses(capture)) == expected
+
+
+def test_a_program_with_an_environment_of_its_own_is_said_to_tell_nothing(agent: Any, tmp_path: Path) -> None:
+    """As behind `su -` or `env -i`; its children lack it too, and are not said to have lost it."""
+    script = "env -i /bin/sh -c 'echo bare $$; /bin/true; /bin/true'; /bin/true"
+    command = [sys.executable, "-m", "pillion", "run", "-o", str(tmp_path / "c"), "--", "/bin/sh", "-c", script]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    (notice,) = pillion.open(tmp_path / "c").meta["notices"]
+    assert said.stdout.split() == ["bare", str(notice["pid"])]
+    assert (notice["source"], "not recorded" in notice["text"]) == ("environment", True)

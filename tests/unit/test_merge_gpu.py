@@ -209,12 +209,13 @@ def test_notices_are_in_the_meta_once_each(spool: SpoolWriter) -> None:
     ]
 
 
-def test_a_process_whose_cuda_is_not_recorded_is_a_notice(spool: SpoolWriter) -> None:
+def test_what_of_a_process_is_not_recorded_is_a_notice(spool: SpoolWriter) -> None:
     spool.object("process", pid=43, start_ns=1, cuda_unavailable="no collector")
-    spool.object("process", pid=44, start_ns=1, cuda_unavailable=None)
+    spool.object("process", pid=44, start_ns=1, cuda_unavailable=None, collectors_unavailable="bare")
     spool.object("process", pid=45, start_ns=1, cuda_unavailable=7)
     assert capture_of(spool).meta["notices"] == [
-        {"pid": 43, "source": "CUDA", "kind": "text", "text": "no collector", "value": 0}
+        {"pid": 43, "source": "CUDA", "kind": "text", "text": "no collector", "value": 0},
+        {"pid": 44, "source": "environment", "kind": "text", "text": "bare", "value": 0},
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pillion_agent.procfs import find_regions, read_mappings, read_process, thread_ids
+from pillion_agent.procfs import find_regions, read_environment, read_mappings, read_process, thread_ids
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -94,3 +94,22 @@ def test_regions_are_found_by_the_name_of_their_memfd() -> None:
     finally:
         os.close(region)
         os.close(other)
+
+
+def test_the_environment_is_that_of_the_start_also_where_it_is_empty() -> None:
+    for environment in ({"A": "b=c", "LONG": "x" * 70_000}, {}):
+        with subprocess.Popen(["/bin/cat"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdin
+            assert child.stdout
+            child.stdin.write(b"!")
+            child.stdin.flush()
+            assert child.stdout.read(1) == b"!"
+            assert read_environment(child.pid) == environment
+
+
+def test_a_process_that_has_ended_has_no_environment() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(OSError):  # noqa: PT011 - EACCES, ENOENT or ESRCH
+        read_environment(child.pid)
+    child.wait()
