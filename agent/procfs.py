@@ -44,6 +44,15 @@ def read_mappings(pid: int) -> list[Mapping]:
     return found
 
 
+def mapped_file(pid: int, mapping: Mapping) -> Path:
+    """A path that leads us to the file of a mapping, whatever is the process's root, and if the file has lost its name.
+
+    Where the kernel shows no such path, or the mapping has changed since, it is the file of that name in its root.
+    """
+    path = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+    return Path(path if os.path.exists(path) else f"/proc/{pid}/root{mapping.path}")
+
+
 @dataclass(frozen=True)
 class ProcessInfo:
     """What a spool's "process" object says.

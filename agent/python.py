@@ -10,11 +10,10 @@ import os
 import re
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 from pillion._native import lib
 from pillion_agent.elf import ELF
-from pillion_agent.procfs import Mapping, read_mappings
+from pillion_agent.procfs import Mapping, mapped_file, read_mappings
 
 _BINARY = re.compile(r"/(?:lib)?python(3\.\d+)[^/]*$")
 _MAX_NAME = 4096  # code points of a name or path
@@ -202,7 +201,7 @@ def _find_runtime(pid: int) -> tuple[tuple[int, int], int]:
 def _symbol_address(pid: int, mapping: Mapping, name: str) -> int:
     """Where a dynamic symbol of a mapped file is in the process; mapping is the file's first one."""
     try:
-        with ELF(Path(f"/proc/{pid}/root{mapping.path}")) as elf:
+        with ELF(mapped_file(pid, mapping)) as elf:
             value = elf.symbol(name)
             lowest = min((start - offset for start, offset, _ in elf.segments), default=0)
     except (OSError, ValueError):

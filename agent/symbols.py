@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pillion._native import ffi, lib
 from pillion_agent.process import Process
-from pillion_agent.procfs import Mapping
+from pillion_agent.procfs import Mapping, mapped_file
 
 # All symbol tables together. libtorch_cpu.so takes 8 MB, a job with CUDA about 40.
 _MAX_TABLE_BYTES = 64 << 20
@@ -113,8 +113,7 @@ class Symbolizer:
             module = mapping.path.strip("[]") or "generated code"  # a JIT's: oneDNN makes its kernels so
             return Frame("native", f"[{module}]", "", 0, module)
         module = mapping.path.rsplit("/", 1)[-1]
-        path = Path(f"/proc/{pid}/root{mapping.path}")
-        name = self._tables.find(path, address - mapping.start + mapping.offset)
+        name = self._tables.find(mapped_file(pid, mapping), address - mapping.start + mapping.offset)
         return Frame("native", name or f"[{module}]", "", 0, module)
 
     def stack(self, process: Process | None, kernel: list[int], native: list[int], python: list[int]) -> list[Frame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,25 @@ def test_two_native_functions_are_sampled_as_they_burned(
     assert called_by_main_ns > 0.9 * sum(weights.values())
     share = weights["hot_a"] / sum(weights.values())
     assert share == pytest.approx(truth["hot_a_ns"] / (truth["hot_a_ns"] + truth["hot_b_ns"]), abs=0.03)
+
+
+def test_native_functions_have_their_names_in_another_root_and_when_their_file_is_gone(
+    recording: Recording, target: Target, compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = tmp_path / "native_burn"
+    shutil.copy(compile_c("native_burn.c", "-static"), program)
+    in_root = target(Path(shutil.which("chroot") or "chroot"), tmp_path, "/native_burn", "1", wait=True)
+    without_file = target(program, 1, wait=True)
+    program.unlink()
+    session = recording(in_root.pid, without_file.pid, rate_hz=499)
+    for victim in (in_root, without_file):
+        victim.go()
+        victim.answer()
+    capture = session.finish()
+    samples = capture.columns["samples"]
+    for victim in (in_root, without_file):
+        of_victim = np.unique(samples["stack"][samples["pid"] == victim.pid])
+        assert {"hot_a", "hot_b"} <= {name for stack in of_victim for name in stack_names(capture, int(stack))}
 
 
 def test_time_on_and_off_the_cpu_is_the_wall_time(recording: Recording, target: Target) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pillion_agent.procfs import find_regions, read_environment, read_mappings, read_process, thread_ids
+from pillion_agent.procfs import find_regions, mapped_file, read_environment, read_mappings, read_process, thread_ids
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -113,3 +115,21 @@ def test_a_process_that_has_ended_has_no_environment() -> None:
     with pytest.raises(OSError):  # noqa: PT011 - EACCES, ENOENT or ESRCH
         read_environment(child.pid)
     child.wait()
+
+
+def test_a_mapped_file_is_found_without_its_name(require_root: None, tmp_path: Path) -> None:
+    program = tmp_path / "cat"
+    shutil.copy("/bin/cat", program)
+    inode = program.stat().st_ino
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin
+        assert child.stdout
+        child.stdin.write(b"!")
+        child.stdin.flush()
+        assert child.stdout.read(1) == b"!"
+        program.unlink()
+        (mapping, *_) = [found for found in read_mappings(child.pid) if found.path == str(program)]
+        assert mapped_file(child.pid, mapping).stat().st_ino == inode
+        # Its range has changed since it was read: by the name, and in the process's root.
+        assert mapped_file(child.pid, replace(mapping, end=1)) == Path(f"/proc/{child.pid}/root{program}")
+    assert mapped_file(child.pid, mapping) == Path(f"/proc/{child.pid}/root{program}"), "it has ended"
