@@ -126,6 +126,8 @@ class Regions:
 def _leave(session: Session, region: Region) -> None:
     if session.bit not in region.sessions:
         return
+    if region.awaits_sources:
+        session.lose("held_back", region.pid, 0, 1)
     records, losses = region.leave(session.bit)
     session.ring_records += records
     for kind, tid, count in losses:

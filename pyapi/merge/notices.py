@@ -27,13 +27,18 @@ _NOTICES_MAX = 1_000  # of what a job says; an honest one says a handful
 _INT_MAX = 2**63 - 1
 
 
-def notices_of_processes(spool: Spool) -> list[dict[str, Any]]:
-    """What a collector says of processes, as ``notices`` does: what of them is not recorded."""
+def notices_of_processes(spool: Spool, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a collector says of processes, as ``notices`` does: what of them is not recorded.
+
+    Args:
+        said: by the processes themselves, who know better where they speak of the same source.
+    """
+    known = {(notice["pid"], notice["source"]) for notice in said}
     return [
-        {"pid": integer(item, "pid"), "source": source, "kind": "text", "text": reason, "value": 0}
+        {"pid": pid, "source": source, "kind": "text", "text": reason, "value": 0}
         for item in spool.objects["process"].values()
         for source, key in _UNAVAILABLE.items()
-        if (reason := text(item, key))
+        if (reason := text(item, key)) and ((pid := integer(item, "pid")), source) not in known
     ]
 
 

@@ -98,7 +98,8 @@ def _from_records(spool: Spool, strings: Strings, dropped: list[Dropped]) -> _To
     threads, told, work, ranges = Records.of_kinds(spool, *kinds, EVENT_KINDS)
     spool.forget_pages()
     names = _thread_names(threads, strings)
-    said = notices_of_processes(spool) + notices(told, strings, dropped)
+    said = notices(told, strings, dropped)
+    said = notices_of_processes(spool, said) + said
     done = usable(work.as_activities(), dropped)
     hosts = hosts_of(ranges, strings)
     del work, ranges  # most of the memory; all that is needed of them has been copied

@@ -27,6 +27,8 @@ LOSS_KINDS = (
 # Losses whose name says little.
 _WORDS = {
     "device_records": "GPU activities that the driver dropped, or that came in no known form",
+    "held_back": "processes that ended (killed, by _exit or exec), or were left to another recording, before they "
+    "handed over what their GPUs did last: 500 ms of it at most",
     "no_region": "processes without shared memory for their ranges, by the limits that they have",
     "ring_full_activities": "GPU activities that found their ring full",
     "unknown_activities": "GPU activities of kinds that this version does not know",

@@ -119,4 +119,22 @@ def test_cuda_of_a_job_that_was_started_without_us_is_said_not_to_be_recorded(
     assert notice["text"].startswith("nothing of CUDA is recorded")
 
 
+def test_a_job_that_ends_before_it_hands_over_what_its_gpu_did_is_a_loss(
+    recording: Callable[..., Any], target: Callable[..., Any], fake_gpu: Callable[..., Any]
+) -> None:
+    gpu = fake_gpu()
+    job = gpu.compile(gpu.sources / "gpu_job.c")
+    library = str(Path(str(sys.modules["pillion._native"].__file__)).with_name("libpillion.so"))
+    found = []
+    for end in ("answer", "kill"):
+        victim = target(job, "launches=11", wait=True, env=gpu.environment(CUDA_INJECTION64_PATH=library))
+        session = recording(victim.pid)
+        victim.go()
+        session.wait_for(lambda progress: progress.ranges >= 2 * 11)
+        getattr(victim, end)()
+        session.wait_for_end()
+        found.append(losses(session.finish()))
+    assert found == [{}, {"held_back": 1}]
+
+
 PASSED_BY = {"PILLION_NO_CUDA": "1"}

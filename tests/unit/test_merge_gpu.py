@@ -213,9 +213,12 @@ def test_what_of_a_process_is_not_recorded_is_a_notice(spool: SpoolWriter) -> No
     spool.object("process", pid=43, start_ns=1, cuda_unavailable="no collector")
     spool.object("process", pid=44, start_ns=1, cuda_unavailable=None, collectors_unavailable="bare")
     spool.object("process", pid=45, start_ns=1, cuda_unavailable=7)
+    spool.object("process", pid=41, start_ns=1, cuda_unavailable="it knows better")
+    spool.notice(1, "no libcupti")
     assert capture_of(spool).meta["notices"] == [
         {"pid": 43, "source": "CUDA", "kind": "text", "text": "no collector", "value": 0},
         {"pid": 44, "source": "environment", "kind": "text", "text": "bare", "value": 0},
+        {"pid": 41, "source": "CUDA", "kind": "text", "text": "no libcupti", "value": 0},
     ]
 
 

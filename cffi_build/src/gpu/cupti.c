@@ -201,7 +201,12 @@ static void forget(void) {
     cupti_buffers_forget();
 }
 
-static struct pln_control control = {.start = start, .tick = tick, .stop = stop, .forget = forget, .holds_back = true};
+static bool holds_back(void) {
+    return session.runs;
+}
+
+static struct pln_control control = {
+    .start = start, .tick = tick, .stop = stop, .forget = forget, .holds_back = holds_back};
 
 /* ---- coming in ---- */
 

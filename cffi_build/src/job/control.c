@@ -30,35 +30,49 @@ static bool is_wanted(const struct pln_region *region) {
     return pln_wanted() && __atomic_load_n(&region->ending, __ATOMIC_RELAXED) == 0;
 }
 
+/* Before a source may begin to hold records back: a session that ends meanwhile waits for us. */
+static void may_hold_back(struct pln_region *region, const struct pln_control *control) {
+    if (control->holds_back != NULL)
+        __atomic_store_n(&region->holds_back, 1, __ATOMIC_RELAXED);
+}
+
+static void tell_what_is_held_back(struct pln_region *region) {
+    bool holds_back = false;
+    for (struct pln_control *control = controls; control != NULL; control = control->next)
+        holds_back |= control->running && control->holds_back != NULL && control->holds_back();
+    __atomic_store_n(&region->holds_back, holds_back, __ATOMIC_RELEASE);
+}
+
 /* Under the mutex. */
 static void update(struct pln_region *region) {
     if (exiting)
         return;
-    bool wanted = is_wanted(region), holds_back = false;
+    bool wanted = is_wanted(region);
     for (struct pln_control *control = controls; control != NULL; control = control->next) {
-        if (wanted != control->running) {
-            /* Before it starts: a session that ends meanwhile waits for us. */
-            if (wanted && control->holds_back)
-                __atomic_store_n(&region->holds_back, 1, __ATOMIC_RELAXED);
-            control->running = wanted;
-            (wanted ? control->start : control->stop)();
-        }
-        holds_back |= control->running && control->holds_back;
+        if (wanted == control->running)
+            continue;
+        if (wanted)
+            may_hold_back(region, control);
+        control->running = wanted;
+        (wanted ? control->start : control->stop)();
     }
     /* Release, pairs with the acquire in session.c: what was handed over is in the rings. */
     __atomic_store_n(&region->handed_over, !wanted, __ATOMIC_RELEASE);
-    __atomic_store_n(&region->holds_back, holds_back, __ATOMIC_RELEASE);
+    tell_what_is_held_back(region);
 }
 
 /* Under the mutex. Returns how long nothing is to be done. */
-static uint32_t tick(void) {
+static uint32_t tick(struct pln_region *region) {
     uint32_t pause_ns = LOOK_NS;
     for (struct pln_control *control = controls; control != NULL && !exiting; control = control->next) {
         if (!control->running || control->tick == NULL)
             continue;
+        may_hold_back(region, control);
         control->tick();
         pause_ns = PLN_TICK_NS;
     }
+    if (pause_ns == PLN_TICK_NS)
+        tell_what_is_held_back(region);
     return pause_ns;
 }
 
@@ -69,7 +83,7 @@ static void *look_after(void *unused) {
         uint32_t heard = __atomic_load_n(&region->bell, __ATOMIC_ACQUIRE); /* pairs with pln_ring_bell() */
         pthread_mutex_lock(&mutex);
         update(region);
-        uint32_t pause_ns = tick();
+        uint32_t pause_ns = tick(region);
         pthread_mutex_unlock(&mutex);
         const struct timespec pause = {pause_ns / 1000000000u, pause_ns % 1000000000u};
         syscall(SYS_futex, &region->bell, FUTEX_WAIT, heard, &pause, NULL, 0);
@@ -90,9 +104,11 @@ static void run_thread(void) {
 static void at_exit(void) {
     pthread_mutex_lock(&mutex);
     for (struct pln_control *control = controls; control != NULL; control = control->next)
-        if (control->running && control->holds_back)
+        if (control->running && control->holds_back != NULL)
             control->stop();
     exiting = true;
+    if (pln_process.region != NULL)
+        __atomic_store_n(&pln_process.region->handed_over, 1, __ATOMIC_RELEASE); /* as in update() */
     pthread_mutex_unlock(&mutex);
 }
 

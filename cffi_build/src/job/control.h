@@ -14,7 +14,7 @@ struct pln_control {
     void (*tick)(void);   /* every PLN_TICK_NS while it runs, or when woken; NULL: nothing to do meanwhile */
     void (*stop)(void);   /* hands over all that it has held back */
     void (*forget)(void); /* in a fork child of a process in which it ran, instead of stop; NULL: nothing to forget */
-    bool holds_back;      /* the end of a session waits for stop */
+    bool (*holds_back)(void); /* the end of a session waits for stop, as far as it does just now; NULL: never */
     bool running;
     struct pln_control *next;
 };
