@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pillion._native import ffi
-from pillion_agent.cuda import CudaUse
 from pillion_agent.procfs import Mapping, ProcessInfo, one_line, read_environment, read_mappings, read_process
 from pillion_agent.python import GLIBC_TSS_OFFSET, UNKNOWN, Code, Interpreter, NotPython
+from pillion_agent.unrecorded import CudaUse, TorchUse
 
 if TYPE_CHECKING:
     from pillion_agent.symbols import Frame
@@ -55,7 +55,7 @@ class Process:
         end_ns: when it ended, 0 while it lives.
         interpreter: CPython, None where there is none (yet).
         python_unavailable: why there are no Python stacks, None where they are or no Python runs.
-        cuda: whether its use of CUDA is recorded.
+        cuda, torch: whether its use of them is recorded.
         collectors_unavailable: why it does not load the collectors that its process had until then, or None.
     """
 
@@ -65,6 +65,7 @@ class Process:
         self.interpreter: Interpreter | None = None
         self.python_unavailable: str | None = None
         self.cuda = CudaUse()
+        self.torch = TorchUse()
         self.collectors_unavailable: str | None = None
         self._finds_collectors = False
         self.native_frames: dict[int, Frame] = {}
@@ -82,6 +83,7 @@ class Process:
         child.native_frames = dict(self.native_frames)
         child.python_frames = dict(self.python_frames)
         child.cuda = CudaUse(self.cuda)
+        child.torch = TorchUse(is_fork=True)
         child._finds_collectors = self._finds_collectors
         child._looks = 0 if self.interpreter else self._looks
         return child
@@ -129,15 +131,15 @@ class Process:
 
     def scan_is_due(self, now_ns: int) -> bool:
         """Whether to look for what nobody tells: a region of a job that has another idea of where the agent listens,
-        CUDA."""
+        libraries."""
         if now_ns < self._scan_ns:
             return False
         self._scan_wait_ns = min(2 * self._scan_wait_ns, _LAST_SCAN_NS)
         self._scan_ns = now_ns + self._scan_wait_ns
         return True
 
-    def look_for_cuda(self) -> None:
-        """Looks whether the process has loaded it, while it lives."""
+    def look_for_libraries(self) -> None:
+        """Looks whether the process has loaded CUDA and torch, while it lives."""
         with suppress(OSError):
             self._read_mappings()
 
@@ -145,6 +147,7 @@ class Process:
         mappings = [mapping for mapping in read_mappings(self.info.pid) if "x" in mapping.permissions]
         self._mappings = mappings or self._mappings
         self.cuda.look(self.info.pid, mappings)
+        self.torch.look(self.info.pid, mappings)
 
     def python_target(self) -> tuple[int, int, int]:
         """For the eBPF target: walker, address of the TSS key, offset of the TSS block; zeros without Python."""

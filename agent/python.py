@@ -15,7 +15,7 @@ from pillion._native import lib
 from pillion_agent.elf import ELF
 from pillion_agent.procfs import Mapping, mapped_file, read_mappings
 
-_BINARY = re.compile(r"/(?:lib)?python(3\.\d+)[^/]*$")
+_BINARY = re.compile(r"/(?:lib)?python([23]\.\d+)[^/]*$")
 _MAX_NAME = 4096  # code points of a name or path
 _MAX_LINE_TABLE = 1 << 20  # bytes
 _ADDRESS_END = 1 << 47  # of user space on x86-64
@@ -191,7 +191,8 @@ def _find_runtime(pid: int) -> tuple[tuple[int, int], int]:
         if not match or mapping.path in seen:
             continue
         seen.add(mapping.path)
-        address = _symbol_address(pid, mapping, "_PyRuntime")
+        # Before 3.7 there is none. Of those versions only the number is told, and no layout is known.
+        address = _symbol_address(pid, mapping, "_PyRuntime") or _symbol_address(pid, mapping, "Py_GetVersion")
         if address:
             major, minor = match[1].split(".")
             return (int(major), int(minor)), address

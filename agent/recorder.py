@@ -137,7 +137,7 @@ class Recorder:
         process = self.processes.setdefault(pid, Process(info, monotonic_ns()))
         session.alive.add(pid)
         self._look_for_python(process)
-        process.look_for_cuda()
+        process.look_for_libraries()
         process.look_at_environment(None)
         session.put_process(process)
         self._regions.find(pid, [session])
@@ -145,8 +145,8 @@ class Recorder:
     def finish(self, session: Session) -> None:
         """Ends a session: last drain, last words, detach. Its spool is whole then, and still open."""
         for pid in session.alive & self.processes.keys():
-            self.processes[pid].look_for_cuda()
-            self._regions.look_for_collector(self.processes[pid])
+            self.processes[pid].look_for_libraries()
+            self._regions.look_for_collectors(self.processes[pid])
         self._regions.announce_end(session)
         self.drain()
         session.end_ns = monotonic_ns()
@@ -196,7 +196,7 @@ class Recorder:
         for pid, process in self.processes.items():
             self._look_for_python(process, now)
             if process.scan_is_due(now):
-                process.look_for_cuda()
+                process.look_for_libraries()
                 if not self._regions.known(pid):
                     self._regions.find(pid, [session for session in self.sessions.values() if pid in session.alive])
         self._probes.look_again(self.sessions.values(), now)
@@ -282,7 +282,7 @@ class Recorder:
             session.close_probe_ranges(end_ns, pid)
         process = self.processes.get(pid)
         if process:
-            self._regions.look_for_collector(process)
+            self._regions.look_for_collectors(process)
             process.end_ns = end_ns
             process.close()
         self._regions.close(pid, self.sessions)

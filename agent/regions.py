@@ -37,10 +37,11 @@ class Regions:
     def known(self, pid: int) -> bool:
         return pid in self._by_pid
 
-    def look_for_collector(self, process: Process) -> None:
-        """Whether CUPTI's collector is in a process whose regions are still open."""
-        if any(region.has_collector for region in self._by_pid.get(process.info.pid, ())):
-            process.cuda.is_collected = True
+    def look_for_collectors(self, process: Process) -> None:
+        """Whether our library, and in it CUPTI's collector, is in a process whose regions are still open."""
+        regions = self._by_pid.get(process.info.pid, ())
+        process.torch.is_collected |= bool(regions)
+        process.cuda.is_collected |= any(region.has_collector for region in regions)
 
     def number(self, pid: int, session: Session) -> int:
         """The region that a session's records of a process belong to, where they do not come from a region."""

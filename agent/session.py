@@ -170,6 +170,7 @@ class Session:
             python=process.python_version,
             python_unavailable=process.python_unavailable,
             cuda_unavailable=process.cuda.unavailable,
+            torch_unavailable=process.torch.unavailable,
             collectors_unavailable=process.collectors_unavailable,
         )
 

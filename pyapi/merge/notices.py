@@ -22,7 +22,7 @@ _SOURCES = {
     CONSTANTS["PLN_SOURCE_USDT"]: "USDT",
 }
 _KINDS = {CONSTANTS["PLN_NOTICE_TEXT"]: "text", CONSTANTS["PLN_NOTICE_CLOCK"]: "clock"}
-_UNAVAILABLE = {"CUDA": "cuda_unavailable", "environment": "collectors_unavailable"}
+_UNAVAILABLE = {"CUDA": "cuda_unavailable", "torch": "torch_unavailable", "environment": "collectors_unavailable"}
 _NOTICES_MAX = 1_000  # of what a job says; an honest one says a handful
 _INT_MAX = 2**63 - 1
 

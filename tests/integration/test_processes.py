@@ -292,3 +292,23 @@ def test_a_program_with_an_environment_of_its_own_is_said_to_tell_nothing(agent:
     (notice,) = pillion.open(tmp_path / "c").meta["notices"]
     assert said.stdout.split() == ["bare", str(notice["pid"])]
     assert (notice["source"], "not recorded" in notice["text"]) == ("environment", True)
+
+
+def test_a_python_older_than_its_runtime_is_named(
+    recording: Recording, compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = tmp_path / "python2.7.c"
+    source.write_text("""
+const char *Py_GetVersion(void);
+const char *Py_GetVersion(void) { return "2.7.18"; }
+#include <unistd.h>
+int main(void) { char byte; return write(1, "!", 1) == 1 && read(0, &byte, 1) == 0 ? 0 : 1; }
+""")
+    command = [compile_c(source, "-rdynamic")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as victim:
+        assert victim.stdout
+        victim.stdout.read(1)
+        capture = recording(victim.pid).finish()
+    (process,) = capture.processes.to_pylist()
+    assert process["python"] == "2.7"
+    assert process["python_unavailable"].startswith("CPython 2.7 is not known")

@@ -106,3 +106,18 @@ def test_operators_come_again_in_a_later_recording_of_the_same_process(
     agent: Any, require_torch: None, target: Callable[..., Any], options: list[str]
 ) -> None:
     assert target("torch_sessions", *options).answer() == {"counts": [11, 7]}
+
+
+def test_a_python_that_ignores_our_start_up_is_said_to_tell_nothing(
+    agent: Any, require_torch: None, tmp_path: Path
+) -> None:
+    def notices(*flags: str) -> list[tuple[str, bool]]:
+        directory = tmp_path / f"c{len(flags)}"
+        command = [sys.executable, "-m", "pillion", "run", "-o", str(directory), "--", sys.executable, *flags]
+        subprocess.run([*command, "-c", "import torch; torch.ones(7).cos()"], check=True, timeout=120)
+        capture = pillion.open(directory)
+        said = capture.meta.get("notices", [])
+        return [(notice["source"], "aten::cos" in range_names(capture)) for notice in said]
+
+    assert notices("-E", "-s") == [("torch", False)]
+    assert notices() == []

@@ -145,8 +145,11 @@ void pln_control_change(struct pln_control *control, void (*change)(void)) {
     if (runs)
         control->stop();
     change();
-    if (runs)
+    if (runs) {
+        may_hold_back(pln_process.region, control);
         control->start();
+        tell_what_is_held_back(pln_process.region);
+    }
     pthread_mutex_unlock(&mutex);
 }
 

@@ -1,4 +1,4 @@
-"""Whether a process's CUDA is recorded, as the agent sees it."""
+"""Whether a process's CUDA and torch are recorded, as the agent sees it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pillion_agent.cuda import CudaUse
 from pillion_agent.procfs import Mapping
+from pillion_agent.unrecorded import CudaUse, TorchUse
 
 DRIVER = Mapping(0x1000, 0x2000, 0, "r-xp", "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14")
 RUNTIME = Mapping(0x3000, 0x4000, 0, "r-xp", "/usr/lib/x86_64-linux-gnu/libcudart.so.12")
@@ -67,3 +67,22 @@ def test_of_a_process_that_has_ended_nothing_is_said() -> None:
     found = CudaUse()
     found.look(2**22 + 1, [DRIVER])
     assert found.unavailable is None
+
+
+def test_torch_without_our_start_up_is_said_not_to_be_recorded(process: Callable[..., int]) -> None:
+    torch = Mapping(0x1000, 0x2000, 0, "r-xp", "/usr/lib/python3/dist-packages/torch/lib/libtorch_cpu.so")
+    ours = Mapping(0x3000, 0x4000, 0, "r-xp", "/usr/lib/python3/dist-packages/pillion/libpillion.so")
+
+    def said(*looks: list[Mapping], is_fork: bool = False, **environment: str) -> str | None:
+        found, pid = TorchUse(is_fork), process(**environment)
+        for mappings in looks:
+            found.look(pid, mappings)
+        return found.unavailable
+
+    run = {"PILLION_LIBRARY": ours.path}
+    assert "PYTHONPATH" in (said([torch], **run) or "")
+    assert said([], **run) is None
+    assert said([torch], [torch, ours], **run) is None, "its import had not come to an end"
+    assert said([torch], **run, is_fork=True) is None
+    assert said([torch], **run, PILLION_NO_OPS="1") is None
+    assert said([torch]) is None, "nobody was to record it"

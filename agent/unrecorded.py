@@ -1,8 +1,9 @@
-"""Whether what a process does with CUDA is recorded: libcuda brings our collector in, or nothing does."""
+"""Whether what a process does with CUDA and torch is recorded: as they are loaded, our collectors are, or never."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pillion_agent.procfs import Mapping, read_environment
@@ -11,6 +12,43 @@ _NOT_COLLECTED = (
     "nothing of CUDA is recorded: it loaded libcuda, and not with our collector; "
     "`pillion run` starts a job so that its CUDA is recorded"
 )
+_NO_START_UP = (
+    "torch's operators are not recorded: it loaded torch, and not through our start-up, which PYTHONPATH leads to "
+    "(Python's -I and -E ignore it)"
+)
+
+
+class TorchUse:
+    """What is known of one process.
+
+    Args:
+        is_fork: it has torch from another process, of which all is said.
+
+    Attributes:
+        is_collected: our library is in the process.
+    """
+
+    def __init__(self, is_fork: bool = False) -> None:
+        self.is_collected = False
+        self._is_fork = is_fork
+        self._has_torch = False
+        self._is_wanted = False
+
+    def look(self, pid: int, mappings: Iterable[Mapping]) -> None:
+        """Whether torch is among the mappings; who starts it, the environment says."""
+        names = {mapping.path.rpartition("/")[2] for mapping in mappings}
+        self.is_collected |= "libpillion.so" in names
+        if self._has_torch or "libtorch_cpu.so" not in names:
+            return
+        self._has_torch = True
+        with suppress(OSError):  # it has ended, and nobody knows
+            environment = read_environment(pid)
+            self._is_wanted = "PILLION_LIBRARY" in environment and "PILLION_NO_OPS" not in environment
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why its operators are not recorded; None where they are, or were not to be."""
+        return _NO_START_UP if self._is_wanted and not self.is_collected and not self._is_fork else None
 
 
 class CudaUse:
