@@ -105,12 +105,16 @@ PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "counter_inc_delta_v3": (None, _domain, _string, _word),
     "counter_dec_v3": (None, _domain, _string),
     "counter_dec_delta_v3": (None, _domain, _string, _word),
+    "metadata_add": (None, _domain, Id, _string, _int, ctypes.c_size_t, _pointer),
+    "metadata_str_add": (None, _domain, Id, _string, _text, ctypes.c_size_t),
+    "metadata_add_with_scope": (None, _domain, _int, _string, _int, ctypes.c_size_t, _pointer),
+    "metadata_str_add_with_scope": (None, _domain, _int, _string, _text, ctypes.c_size_t),
     "event_create": (_int, _text, _int),
     "event_start": (_int, _int),
     "event_end": (_int, _int),
     "thread_set_name": (None, _text),
 }
-NOT_COLLECTED = ("pause", "resume", "metadata_str_add", "relation_add", "sync_create", "id_create", "counter_destroy")
+NOT_COLLECTED = ("pause", "resume", "relation_add", "sync_create", "id_create", "counter_destroy")
 
 
 class Itt:

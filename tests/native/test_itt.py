@@ -207,6 +207,54 @@ def test_nothing_happens_to_counters_that_are_none(recording: Any) -> None:
     assert recording.spool.said("PLN_MARK") == []
 
 
+# ---- metadata ----
+
+
+def test_metadata_is_told_in_the_task_that_it_is_of(recording: Any) -> None:
+    itt = Itt()
+    domain = itt.domain_create(b"data")
+    task, size, shape, layer = (itt.string_handle_create(name) for name in (b"task", b"size", b"shape", b"layer"))
+    itt.task_begin(domain, NONE, NONE, task)
+    itt.metadata_add(domain, Id(1, 2, 3), size, S32, 1, ctypes.byref(ctypes.c_int32(-7)))
+    itt.metadata_add(domain, NONE, shape, U16, 3, (ctypes.c_uint16 * 3)(3, 224, 65535))
+    itt.metadata_add_with_scope(domain, 1, shape, DOUBLE, 2, (ctypes.c_double * 2)(0.5, -1e300))
+    itt.metadata_str_add(domain, NONE, layer, b"conv1 and more", 5)
+    itt.metadata_str_add_with_scope(domain, 1, layer, "größe".encode(), 0)
+    itt.task_end(domain)
+    recording.end()
+    assert recording.spool.said("PLN_MARK") == [
+        ("size", "data\x1fmetadata\x1fsigned"),
+        ("shape: 3 224 65535", "data\x1fmetadata"),
+        ("shape: 0.5 -1e+300", "data\x1fmetadata"),
+        ("layer: conv1", "data\x1fmetadata"),
+        ("layer: größe", "data\x1fmetadata"),
+    ]
+    marks, (task_range,) = recording.spool.records("PLN_MARK"), recording.spool.records()
+    assert marks["value"].astype("i8").tolist() == [-7, 0, 0, 0, 0]
+    assert set(marks["parent"].tolist()) == {task_range["seq"]}
+
+
+def test_metadata_that_is_none_or_too_much_does_no_harm(recording: Any) -> None:
+    itt = Itt()
+    domain, key = itt.domain_create(b"data"), itt.string_handle_create(b"key")
+    numbers = (ctypes.c_int64 * 4_099)(*[-(2**63)] * 4_099)
+    for kind, count, place in ((99, 1, numbers), (0, 1, numbers), (S64, 0, numbers), (S64, 1, None)):
+        itt.metadata_add(domain, NONE, key, kind, count, place)
+    itt.metadata_add(domain, NONE, None, S64, 1, numbers)
+    itt.metadata_str_add(domain, NONE, key, None, 3)
+    assert recording.spool.said("PLN_MARK") == []
+    itt.metadata_add(domain, NONE, key, S64, len(numbers), numbers)
+    itt.metadata_str_add(domain, NONE, key, b"x" * 100_003, 100_003)
+    itt.metadata_add(domain, NONE, itt.string_handle_create(b"k" * 5_003), S64, 2, numbers)
+    recording.end()
+    names = [name for name, _ in recording.spool.said("PLN_MARK")]
+    assert [(name[:5], 1000 < len(name) < 1024) for name in names] == [
+        ("key: ", True),
+        ("key: ", True),
+        ("kkkkk", True),
+    ]
+
+
 # ---- threads and clients ----
 
 

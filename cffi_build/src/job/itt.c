@@ -2,7 +2,7 @@
  *
  * A job that finds this library in INTEL_LIBITTNOTIFY64 calls __itt_api_init once for each client it has linked (torch,
  * ittapi, oneDNN). Functions are matched by name, since each client's list is as long as its version of ITT. What is
- * not collected (metadata, relations, synchronization, pausing, tracks, histograms) keeps its null function.
+ * not collected (relations, synchronization, pausing, tracks, histograms) keeps its null function.
  */
 #define _GNU_SOURCE
 #include <string.h>

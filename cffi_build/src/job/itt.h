@@ -10,7 +10,7 @@
 #include "annotation.h"
 
 /* What a record's scope says of an ITT event, and its args in words. */
-enum pln_itt_category { ITT_TASK, ITT_FRAME, ITT_REGION, ITT_EVENT, ITT_COUNTER, ITT_CATEGORIES };
+enum pln_itt_category { ITT_TASK, ITT_FRAME, ITT_REGION, ITT_EVENT, ITT_COUNTER, ITT_METADATA, ITT_CATEGORIES };
 
 struct itt_id {
     uint64_t d1, d2, d3;

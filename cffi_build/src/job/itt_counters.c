@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ITT's markers and counters become marks. A counter's mark is named like it and has the value that it has then.
+ * ITT's markers, counters and metadata become marks. A counter's mark is named like it and has the value that it has then;
+ * so has metadata that is one number, and other metadata has its text behind its name. What it belongs to is the task in
+ * which it is told: ids are not kept.
  */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <string.h>
 
 #include "itt.h"
@@ -42,8 +45,8 @@ static void show(const struct itt_counter *counter, uint64_t value, enum pln_val
     });
 }
 
-static bool is_unsigned(const struct itt_counter *counter) {
-    return counter->type == U64 || counter->type == U32 || counter->type == U16;
+static bool is_unsigned(int type) {
+    return type == U64 || type == U32 || type == U16;
 }
 
 /* Counts while nobody records as well: a counter is a sum over the job's life. */
@@ -51,7 +54,16 @@ static void add(struct itt_counter *counter, uint64_t delta) {
     if (counter == NULL)
         return;
     int64_t value = __atomic_add_fetch(&counter->value, (int64_t)delta, __ATOMIC_RELAXED);
-    show(counter, (uint64_t)value, is_unsigned(counter) ? PLN_VALUE_PLAIN : pln_value_kind(value));
+    show(counter, (uint64_t)value, is_unsigned(counter->type) ? PLN_VALUE_PLAIN : pln_value_kind(value));
+}
+
+/* ---- numbers ---- */
+
+static const unsigned sizes[] = {[U64] = 8, [S64] = 8, [U32] = 4,   [S32] = 4,
+                                 [U16] = 2, [S16] = 2, [FLOAT] = 4, [DOUBLE] = 8};
+
+static bool is_number(int type) {
+    return type >= U64 && type <= DOUBLE;
 }
 
 /* An integer of the type, extended by its sign if it has one. */
@@ -64,7 +76,6 @@ static int64_t read_integer(int type, const void *value) {
         uint16_t u16;
         int16_t s16;
     } number = {0};
-    static const unsigned sizes[] = {[U64] = 8, [S64] = 8, [U32] = 4, [S32] = 4, [U16] = 2, [S16] = 2};
     memcpy(&number, value, sizes[type]);
     return type == S32 ? number.s32 : type == S16 ? number.s16 : number.s64;
 }
@@ -76,19 +87,31 @@ static double read_real(int type, const void *value) {
     return type == DOUBLE ? real : (double)single;
 }
 
-static void counter_set_value(struct itt_counter *counter, const void *value) {
-    if (counter == NULL || value == NULL)
-        return;
-    if (counter->type == FLOAT || counter->type == DOUBLE) {
-        double real = read_real(counter->type, value);
-        uint64_t bits;
-        memcpy(&bits, &real, sizeof bits);
-        show(counter, bits, PLN_VALUE_DOUBLE);
-    } else if (counter->type >= U64 && counter->type <= S16) {
-        int64_t number = read_integer(counter->type, value);
-        __atomic_store_n(&counter->value, number, __ATOMIC_RELAXED);
-        show(counter, (uint64_t)number, is_unsigned(counter) ? PLN_VALUE_PLAIN : pln_value_kind(number));
+struct number {
+    uint64_t value;
+    enum pln_value_kind kind;
+};
+
+static struct number read_number(int type, const void *value) {
+    struct number number = {.kind = PLN_VALUE_DOUBLE};
+    if (type == FLOAT || type == DOUBLE) {
+        double real = read_real(type, value);
+        memcpy(&number.value, &real, sizeof real);
+    } else {
+        int64_t integer = read_integer(type, value);
+        number.value = (uint64_t)integer;
+        number.kind = is_unsigned(type) ? PLN_VALUE_PLAIN : pln_value_kind(integer);
     }
+    return number;
+}
+
+static void counter_set_value(struct itt_counter *counter, const void *value) {
+    if (counter == NULL || value == NULL || !is_number(counter->type))
+        return;
+    struct number number = read_number(counter->type, value);
+    if (number.kind != PLN_VALUE_DOUBLE)
+        __atomic_store_n(&counter->value, (int64_t)number.value, __ATOMIC_RELAXED);
+    show(counter, number.value, number.kind);
 }
 
 static void counter_set_value_ex(struct itt_counter *counter, void *clock, uint64_t timestamp, const void *value) {
@@ -135,6 +158,72 @@ static void counter_dec_delta_v3(const struct itt_domain *domain, const struct p
     add_named(domain, name, -delta);
 }
 
+/* ---- metadata ---- */
+
+#define METADATA_BYTES 1024 /* of its name and its text; cut beyond */
+
+static void tell(const struct itt_domain *domain, uint32_t name, struct number number) {
+    struct pln_annotation annotation = pln_itt_annotation(pln_itt_domain(domain), ITT_METADATA, name);
+    annotation.args = pln_domain_args(pln_itt_domain(domain), ITT_METADATA, number.kind);
+    annotation.value = number.value;
+    mark(annotation);
+}
+
+static size_t print_number(char *to, size_t size, struct number number) {
+    int length;
+    if (number.kind == PLN_VALUE_DOUBLE) {
+        double real;
+        memcpy(&real, &number.value, sizeof real);
+        length = snprintf(to, size, "%g", real);
+    } else {
+        bool is_signed = number.kind == PLN_VALUE_SIGNED;
+        length = snprintf(to, size, is_signed ? "%ld" : "%lu", number.value);
+    }
+    return length < 0 ? 0 : (size_t)length;
+}
+
+static void metadata_add(const struct itt_domain *domain, struct itt_id id, struct pln_text *key, int type,
+                         size_t count, const void *data) {
+    (void)id;
+    if (!pln_annotation_wanted() || key == NULL || data == NULL || count == 0 || !is_number(type))
+        return;
+    if (count == 1) {
+        tell(domain, pln_text_id(key), read_number(type, data));
+        return;
+    }
+    char text[METADATA_BYTES];
+    size_t length = (size_t)snprintf(text, sizeof text, "%s:", key->text);
+    for (size_t i = 0; i < count && length + 1 < sizeof text; i++) {
+        text[length++] = ' ';
+        length +=
+            print_number(text + length, sizeof text - length, read_number(type, (const char *)data + i * sizes[type]));
+    }
+    tell(domain, pln_intern_cached(text), (struct number){0});
+}
+
+static void metadata_str_add(const struct itt_domain *domain, struct itt_id id, struct pln_text *key, const char *data,
+                             size_t length) {
+    (void)id;
+    if (!pln_annotation_wanted() || key == NULL || data == NULL)
+        return;
+    char text[METADATA_BYTES];
+    int shown = length > 0 && length < sizeof text ? (int)length : (int)sizeof text;
+    snprintf(text, sizeof text, "%s: %.*s", key->text, shown, data);
+    tell(domain, pln_intern_cached(text), (struct number){0});
+}
+
+static void metadata_add_with_scope(const struct itt_domain *domain, int scope, struct pln_text *key, int type,
+                                    size_t count, const void *data) {
+    (void)scope;
+    metadata_add(domain, (struct itt_id){0}, key, type, count, data);
+}
+
+static void metadata_str_add_with_scope(const struct itt_domain *domain, int scope, struct pln_text *key,
+                                        const char *data, size_t length) {
+    (void)scope;
+    metadata_str_add(domain, (struct itt_id){0}, key, data, length);
+}
+
 #define ENTRY(name) {"__itt_" #name, (void (*)(void))name}
 #define ENTRY_AS(text, function) {"__itt_" text, (void (*)(void))function}
 
@@ -155,5 +244,9 @@ const struct itt_entry pln_itt_counters[] = {
     ENTRY(counter_inc_delta_v3),
     ENTRY(counter_dec_v3),
     ENTRY(counter_dec_delta_v3),
+    ENTRY(metadata_add),
+    ENTRY(metadata_str_add),
+    ENTRY(metadata_add_with_scope),
+    ENTRY(metadata_str_add_with_scope),
     {0},
 };

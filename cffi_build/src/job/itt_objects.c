@@ -15,8 +15,11 @@ static struct pln_text *events[EVENTS_MAX];
 /* ---- domains and strings ---- */
 
 static void name_categories(struct pln_domain *domain) {
-    static const char *const names[ITT_CATEGORIES] = {
-        [ITT_FRAME] = "frame", [ITT_REGION] = "region", [ITT_EVENT] = "event", [ITT_COUNTER] = "counter"};
+    static const char *const names[ITT_CATEGORIES] = {[ITT_FRAME] = "frame",
+                                                      [ITT_REGION] = "region",
+                                                      [ITT_EVENT] = "event",
+                                                      [ITT_COUNTER] = "counter",
+                                                      [ITT_METADATA] = "metadata"};
     for (uint32_t category = 0; category < ITT_CATEGORIES; category++)
         pln_domain_name_category(domain, category, names[category]);
 }
