@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +48,16 @@ def read_mappings(pid: int) -> list[Mapping]:
 def mapped_file(pid: int, mapping: Mapping) -> Path:
     """A path that leads us to the file of a mapping, whatever is the process's root, and if the file has lost its name.
 
-    Where the kernel shows no such path, or the mapping has changed since, it is the file of that name in its root.
+    Where the kernel shows no such path, or the mapping has changed since, it is the file of that name in its root; when
+    the process has ended, that of the name as we saw it, if it is the same file.
     """
-    path = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
-    return Path(path if os.path.exists(path) else f"/proc/{pid}/root{mapping.path}")
+    for path in (f"map_files/{mapping.start:x}-{mapping.end:x}", f"root{mapping.path}"):
+        if os.path.exists(f"/proc/{pid}/{path}"):
+            return Path(f"/proc/{pid}/{path}")
+    with suppress(OSError):
+        if str(os.stat(mapping.path).st_ino) == mapping.file[1]:
+            return Path(mapping.path)
+    return Path(f"/proc/{pid}/root{mapping.path}")
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,8 @@ class Recorder:
             self._regions.decline(pid, fd)
             return
         self._regions.open(pid, fd, wanted)
+        if pid in self.processes:
+            self.processes[pid].look_for_libraries()  # it may end before its first stacks come
         self._probes.look(pid, wanted)
         if pid in self._ended:
             self._regions.close(pid, self.sessions)

@@ -133,3 +133,21 @@ def test_a_mapped_file_is_found_without_its_name(require_root: None, tmp_path: P
         # Its range has changed since it was read: by the name, and in the process's root.
         assert mapped_file(child.pid, replace(mapping, end=1)) == Path(f"/proc/{child.pid}/root{program}")
     assert mapped_file(child.pid, mapping) == Path(f"/proc/{child.pid}/root{program}"), "it has ended"
+
+
+def test_a_mapped_file_is_found_when_its_process_has_ended(tmp_path: Path) -> None:
+    program = tmp_path / "cat"
+    shutil.copy("/bin/cat", program)
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin
+        assert child.stdout
+        child.stdin.write(b"!")
+        child.stdin.flush()
+        assert child.stdout.read(1) == b"!"
+        (mapping, *_) = [found for found in read_mappings(child.pid) if found.path == str(program)]
+    assert mapped_file(child.pid, mapping) == program
+    program.unlink()
+    shutil.copy("/bin/ls", tmp_path / "ls")
+    (tmp_path / "ls").rename(program)
+    if program.stat().st_ino != int(mapping.file[1]):
+        assert mapped_file(child.pid, mapping) != program, "it is another file by now"
