@@ -108,7 +108,6 @@ static int open_session(int spool_fd) {
 }
 
 void pln_sources_follow(void) {
-    pln_cupti_await();
     pln_control_update();
 }
 
@@ -125,8 +124,10 @@ int pln_self_start(int spool_fd) {
             close_session();
     }
     pthread_mutex_unlock(&self.mutex);
-    if (error == 0)
+    if (error == 0) {
+        pln_cupti_await();
         pln_sources_follow();
+    }
     return error;
 }
 
