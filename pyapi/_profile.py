@@ -258,6 +258,7 @@ class profile(Results, Cycles):
 
             return EventList([])
         events = self.capture.function_events
+        self._last.stats.number_of_events = len(events)
         events._profile_memory, events._with_flops = self.profile_memory, self.with_flops
         if self._earlier:
             from pillion.model import EventList

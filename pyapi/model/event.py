@@ -46,18 +46,27 @@ class DeviceType(enum.IntEnum):
         """Equal to torch's member of the same number, which itself compares by type."""
         return int(self) == int(other) if type(other).__name__ == "DeviceType" else super().__eq__(other)  # type: ignore[call-overload]
 
+    def __ne__(self, other: object) -> bool:
+        """An int's own says that torch's member of the same number is another."""
+        return not self == other
+
     __hash__ = enum.IntEnum.__hash__
 
 
+def device_types() -> Any:
+    """The enum of the devices of events: torch's own where torch is loaded, as its members compare by type."""
+    torch_autograd = sys.modules.get("torch.autograd")
+    return DeviceType if torch_autograd is None else getattr(torch_autograd, "DeviceType", DeviceType)
+
+
 @functools.cache
-def _device_types(has_torch: bool) -> dict[int, Any]:
-    members = sys.modules["torch.autograd"].DeviceType.__members__ if has_torch else DeviceType.__members__
-    return {int(member): member for member in members.values()}
+def _members(types: Any) -> dict[int, Any]:
+    return {int(member): member for member in types.__members__.values()}
 
 
 def device_type(number: int) -> Any:
-    """The member of this number; torch's own where torch is loaded, as programs compare it with torch's."""
-    return _device_types("torch.autograd" in sys.modules).get(number, DeviceType.CPU)
+    """The member of ``device_types()`` with this number."""
+    return _members(device_types()).get(number, DeviceType.CPU)
 
 
 _member = device_type  # an argument has its name

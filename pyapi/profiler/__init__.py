@@ -14,7 +14,6 @@ import sys
 from pillion._record import record_function
 from pillion._step_tracker import KinetoStepTracker
 from pillion.model import (
-    DeviceType,
     EventList,
     EventMetadata,
     FunctionEvent,
@@ -24,6 +23,7 @@ from pillion.model import (
     MemRecordsAcc,
     StringTable,
 )
+from pillion.model.event import device_types as _device_types
 from pillion.model.memory import MEMORY_EVENT_NAME, OUT_OF_MEMORY_EVENT_NAME
 from pillion.model.times import FormattedTimes as FormattedTimesMixin
 from pillion.profiler._emit import emit_itt, emit_nvtx
@@ -70,6 +70,8 @@ _OF_TORCH = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "DeviceType":  # of the events, which have torch's own members once torch is there
+        return _device_types()
     if name == "_is_profiler_enabled":  # changes: a copy of it here would not
         from pillion.torch_engine.engine import is_profiler_enabled
 

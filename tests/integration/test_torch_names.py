@@ -23,6 +23,7 @@ import torch.profiler as their_modern  # noqa: E402
 
 import pillion  # noqa: E402
 from pillion import profiler as ours  # noqa: E402
+from pillion.model import DeviceType  # noqa: E402
 
 # Members that torch's classes have and ours have not: how torch does it inside, which no program has to know.
 INTERNAL = {
@@ -94,6 +95,21 @@ def test_what_is_torchs_own_is_torchs_own() -> None:
     for name in ("ProfilerConfig", "ProfilerState", "_ExperimentalConfig"):
         assert getattr(ours, name) is getattr(their_legacy, name)
     assert (ours.MEMORY_EVENT_NAME, ours.OUT_OF_MEMORY_EVENT_NAME) == ("[memory]", "[OutOfMemory]")
+
+
+def test_the_device_of_an_event_is_a_member_of_the_enum_that_programs_find() -> None:
+    with ours.profile() as prof:
+        torch.ones(2)
+    for types in (ours.DeviceType, pillion.DeviceType, torch.autograd.DeviceType):
+        assert {event.device_type for event in prof.function_events} == {types.CPU}
+        assert not any(event.device_type != types.CPU for event in prof.function_events)
+
+
+def test_a_device_of_ours_is_torchs_of_the_same_number_and_no_other() -> None:
+    for mine in DeviceType:
+        for theirs in torch.autograd.DeviceType.__members__.values():
+            is_same = int(mine) == int(theirs)
+            assert (mine == theirs, mine != theirs) == (is_same, not is_same)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -215,7 +215,15 @@ def test_torchs_tools_find_the_raw_result() -> None:
     prof = profiled(pillion, with_stack=True, record_shapes=True)
     assert prof.profiler.kineto_results.experimental_event_tree()
     assert pillion.profile(agent="never").profiler is None
-    assert prof._stats().number_of_events >= 0
+
+
+@pytest.mark.parametrize("module", [their_modern, pillion], ids=lambda module: module.__name__)
+def test_events_are_counted_when_somebody_looks_at_them(module: Any) -> None:
+    prof = profiled(module, record_shapes=True)
+    stats = prof._stats()
+    assert stats.number_of_events == 0
+    count = len(prof.events())
+    assert stats.number_of_events == count > 0
 
 
 def test_events_are_there_although_only_a_trace_was_asked_for() -> None:
