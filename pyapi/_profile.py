@@ -15,6 +15,7 @@ from pillion._schedule import ProfilerAction, Schedule, always
 from pillion._step_tracker import PROFILER_STEP_NAME, KinetoStepTracker
 from pillion.torch_engine.engine import ProfilerStats
 from pillion.torch_engine.options import (
+    memory_profile,
     observer_of_environment,
     options_of_activities,
     with_events,
@@ -299,11 +300,20 @@ class profile(Results, Cycles):
             Unavailable: torch recorded nothing.
         """
         warnings.warn(_MEMORY_TIMELINE_WARNING, FutureWarning, stacklevel=2)
+        self.mem_tl = write_memory_timeline(self._memory_profile(), path, device, self.use_device)
+
+    def _memory_profile(self) -> Any:
+        """torch's MemoryProfile of the last cycle, which programs read although it is private: see ``timeline``.
+
+        Raises:
+            ValueError: the profile lacks shapes, memory or stacks.
+            Unavailable: torch recorded nothing.
+        """
         needed = ("record_shapes", "profile_memory", "with_stack")
         missing = [f"{name}=True" for name in needed if not getattr(self, name)]
         if missing:
             raise ValueError(f"{', '.join(missing)} required for memory profiling.")
-        self.mem_tl = write_memory_timeline(None if self._last is None else self._last.torch, path, device)
+        return memory_profile(None if self._last is None else self._last.torch)
 
     def _enter(self) -> None:
         if not self.enabled:

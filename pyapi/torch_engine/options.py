@@ -11,11 +11,13 @@ import tempfile
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 from pillion._errors import Unavailable
 from pillion.torch_engine.engine import TorchEngine, TorchOptions, torch_autograd
 
+_MEMORY_TOOLS = "torch.profiler._memory_profiler"
 DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 
@@ -115,11 +117,8 @@ def _device(chosen: set[Any], kinds: Any) -> str | None:
     return None
 
 
-def write_memory_timeline(engine: TorchEngine | None, path: str, device: str | None) -> Any:
-    """torch's memory timeline of a recording, by torch's own tools; the suffix of the path chooses the format.
-
-    Returns:
-        torch's MemoryProfileTimeline.
+def memory_profile(engine: TorchEngine | None) -> Any:
+    """torch's MemoryProfile of a recording.
 
     Raises:
         Unavailable: torch recorded nothing.
@@ -128,11 +127,22 @@ def write_memory_timeline(engine: TorchEngine | None, path: str, device: str | N
         raise Unavailable(
             "no memory timeline: torch recorded nothing", "import torch before profile(profile_memory=True)"
         )
-    from importlib import import_module
+    return import_module(_MEMORY_TOOLS).MemoryProfile(engine.result)
 
-    tools = import_module("torch.profiler._memory_profiler")
-    timeline = tools.MemoryProfileTimeline(tools.MemoryProfile(engine.result))
-    place = device or _first_device(engine.options.use_device)
+
+def write_memory_timeline(recorded: Any, path: str, device: str | None, use_device: str | None) -> Any:
+    """torch's memory timeline, by torch's own tools; the suffix of the path chooses the format.
+
+    Args:
+        recorded: torch's MemoryProfile.
+        device: as "cuda:1"; None: the first that was profiled, the first CUDA device, or the CPU.
+        use_device: the kind of device that was profiled.
+
+    Returns:
+        torch's MemoryProfileTimeline.
+    """
+    timeline = import_module(_MEMORY_TOOLS).MemoryProfileTimeline(recorded)
+    place = device or _first_device(use_device)
     if path.endswith(".html"):
         timeline.export_memory_timeline_html(path, place)
         return timeline

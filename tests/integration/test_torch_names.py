@@ -30,7 +30,7 @@ INTERNAL = {
     "profile": {"_ensure_function_events", "_parse_kineto_results"},
     "record_function": {"_recreate_cm"},
     "EventList": {"_populate_cpu_children", "_remove_dup_nodes", "_set_backward_stacktraces"},
-    "modern profile": {"_get_distributed_info", "_memory_profile", "_trace_ready", "_transit_action"},
+    "modern profile": {"_get_distributed_info", "_trace_ready", "_transit_action"},
 }
 INTERNAL_ATTRIBUTES = {
     "profile": {"_function_events", "_needs_processing", "_old_function_events"},

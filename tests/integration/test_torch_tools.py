@@ -79,6 +79,18 @@ def test_a_memory_timeline_is_torchs(tmp_path: Path, name: str) -> None:
     assert len(mine[0]) > 3
 
 
+def test_a_memory_profile_is_torchs() -> None:
+    infer(new_model())
+
+    def steps(module: Any) -> list[tuple[str, int]]:
+        timeline = profiled(module, infer, **FOR_MEMORY)._memory_profile().timeline
+        return [(action.name, size) for _, action, _, size in timeline]
+
+    assert steps(pillion) == steps(their_modern)
+    with pytest.raises(ValueError, match="record_shapes=True, with_stack=True required"):
+        profiled(pillion, profile_memory=True)._memory_profile()
+
+
 def test_a_raw_memory_timeline_is_torchs(tmp_path: Path) -> None:
     infer(new_model())
     expected = timeline(profiled(their_modern, infer, **FOR_MEMORY), tmp_path / "theirs.raw.json.gz")
