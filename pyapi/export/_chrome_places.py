@@ -42,9 +42,10 @@ def _names(tables: Tables, names: DeviceNames) -> Iterator[dict[str, Any]]:
         yield from _process(pid, name or "", "CPU", pid)
     for (pid, tid), name in thread_names(tables).items():
         yield from _thread(pid, tid, name)
-    for device in np.unique(activities["device"]).tolist():
+    is_work = ~activities["kind"].isin("memory")  # which is on a track of the host
+    for device in np.unique(activities["device"][is_work]).tolist():
         yield from _process(device, names.device(device), f"GPU {device}", _DEVICE_SORT_INDEX + device)
-        for stream in np.unique(activities["stream"][activities["device"] == device]).tolist():
+        for stream in np.unique(activities["stream"][is_work & (activities["device"] == device)]).tolist():
             yield from _thread(device, stream, names.stream(device, stream))
 
 

@@ -198,7 +198,7 @@ class _Import:
             "start_ns": start,
             "end_ns": end,
             "device": np.where(unnamed, pid.astype(np.int32), device),
-            "stream": np.where(unnamed, tid, stream),
+            "stream": np.where(unnamed | is_memory, tid, stream),  # of memory the thread that allocated it
             **{name: trace.column(name)[places] for name in ("correlation", "context", "bytes", "attributes")},
         }
         columns["launch"] = launches(events, columns["correlation"])

@@ -92,8 +92,9 @@ def _measured(capture: Capture) -> str:
             *(_counted(length(table), noun) for table, noun in rows if length(table)),
         ]
         return f"{', '.join(found)}, imported from {meta['file']} ({meta['source']})"
-    if length(columns["activities"]):
-        ranges = f"{ranges}, {_counted(length(columns['activities']), 'GPU activity')}"
+    is_memory = columns["activities"]["kind"].isin("memory")  # torch tells of that of the host as well
+    for number, noun in ((int((~is_memory).sum()), "GPU activity"), (int(is_memory.sum()), "memory record")):
+        ranges += f", {_counted(number, noun)}" if number else ""
     if meta["collector"] == "self":
         why = str(meta.get("samples_unavailable") or "none was asked").partition(";")[0]
         return f"{ranges}; ranges only: no agent ({why}); samples and waits need `pillion agent start`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -227,3 +228,15 @@ def test_an_interpreter_that_ends_inside_a_profile_ends_well() -> None:
     program = "import torch; from pillion import profiler; p = profiler.profile(); p.__enter__(); torch.ones(3)"
     ended = subprocess.run([sys.executable, "-c", program], check=False)
     assert ended.returncode == 0
+
+
+def test_memory_of_the_host_is_no_work_of_a_gpu(tmp_path: Path) -> None:
+    with pillion.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, agent="never") as prof:
+        torch.ones(100)
+    note = next(line for line in prof.table().splitlines() if " measured" in line)
+    assert "memory records" in note
+    assert "GPU" not in note
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [event["name"] for event in events].count("[memory]") > 0
+    assert {event["pid"] for event in events} == {os.getpid()}

@@ -76,6 +76,29 @@ def test_work_of_devices_is_on_their_streams(events: list[dict[str, Any]]) -> No
     assert labels == {41: "CPU", 0: "GPU 0"}
 
 
+def test_memory_is_on_the_thread_that_allocated_it(tmp_path: Path) -> None:
+    where = {"pid": 7, "tid": 8}
+    memory = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", **where}
+    of_host, of_device = (
+        {"Bytes": 64, "Device Id": -1, "Device Type": 0},
+        {"Bytes": 512, "Device Id": 3, "Device Type": 1},
+    )
+    source = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::empty", **where, "ts": 0, "dur": 10, "args": {}},
+        {**memory, "ts": 5, "args": of_host},
+        {**memory, "ts": 50, "args": of_device},
+    ]
+    (tmp_path / "source.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": source}))
+    capture = import_trace(tmp_path / "source.json")
+    events = load(capture, tmp_path)["traceEvents"]
+    found = named(events, "[memory]", "i")
+    assert [(each["pid"], each["tid"], each["args"]["bytes"]) for each in found] == [(7, 8, 64), (7, 8, 512)]
+    assert named(events, "process_name", "M") == []  # of a device, as the source names none
+    again = import_trace(tmp_path / "trace.json").columns["activities"]
+    for name in ("device", "stream", "bytes", "event"):
+        assert again[name].tolist() == capture.columns["activities"][name].tolist()
+
+
 def test_flows_lead_to_kernels_and_backward_passes(events: list[dict[str, Any]]) -> None:
     def ends(name: str, phase: str) -> list[tuple[int, int, float]]:
         return [(event["id"], event["tid"], event["ts"]) for event in named(events, name, phase)]
