@@ -52,7 +52,8 @@ def backward_passes(events: Columns) -> Links:
     """From operators to the operators of their backward pass: autograd gives both the same sequence number.
 
     Several nested operators can carry it. The forward one is the last that began, as that is the one which made the
-    node; the backward one likewise, as what runs the node encloses it.
+    node; the backward one likewise, as what runs the node encloses it. They are numbered in the order of the backward
+    ones, as in Kineto's traces.
     """
     nothing = np.zeros(0, np.int64)
     if "sequence_nr" not in events or "fwd_thread" not in events:
@@ -66,8 +67,9 @@ def backward_passes(events: Columns) -> Links:
     forward_of = np.full(len(key) + 1, -1)
     forward_of[forward_key] = forward
     source = forward_of[backward_key]
-    found = source >= 0
-    return Links(np.arange(1, found.sum() + 1), source[found], backward[found])
+    found = np.flatnonzero(source >= 0)
+    found = found[np.argsort(events["start_ns"][backward[found]], kind="stable")]
+    return Links(np.arange(1, len(found) + 1), source[found], backward[found])
 
 
 def _keys(events: Columns, rows: Array) -> Array:

@@ -240,3 +240,14 @@ def test_memory_of_the_host_is_no_work_of_a_gpu(tmp_path: Path) -> None:
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["name"] for event in events].count("[memory]") > 0
     assert {event["pid"] for event in events} == {os.getpid()}
+
+
+@pytest.mark.parametrize("module", [theirs, ours], ids=lambda module: module.__name__)
+def test_flows_to_backward_passes_have_kinetos_numbers(module: Any, tmp_path: Path) -> None:
+    with module.profile(use_kineto=True) as prof:
+        torch.ones(3, requires_grad=True).sin().cos().sum().backward()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {(each["tid"], each["ts"]): each["name"] for each in events if each["ph"] == "X"}
+    begins = {each["id"]: names[each["tid"], each["ts"]] for each in events if each["ph"] == "s"}
+    assert begins == {1: "aten::sum", 2: "aten::cos", 3: "aten::sin"}
