@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from copy import copy
 from typing import Any, TypeVar, cast
 
+from pillion._compiled import compile_as_torchs
 from pillion._range import _Range
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -78,6 +79,9 @@ class record_function(_Range):
             return done.value()
 
         return fut.then(end)
+
+
+compile_as_torchs(record_function)
 
 
 def _unentered(kind: type[record_function], name: str, args: str | None) -> record_function:
