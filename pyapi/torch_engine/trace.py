@@ -85,6 +85,17 @@ class _Reader:
         events = self._events if rows is None else [self._events[row] for row in rows.tolist()]
         return map(getattr(self.type, getter), events) if events else ()
 
+    def decoded(self, getter: str, made_of: Callable[[str], Any] = str) -> list[Any]:
+        """What a getter of texts gives, though torch may write down what is no text.
+
+        Args:
+            made_of: the value of an event with bytes that are no UTF-8, of their text with � in it.
+        """
+        try:
+            return list(self.values(getter))
+        except UnicodeDecodeError:
+            return [_decoded(getattr(self.type, getter), event, made_of) for event in self._events]
+
     def numbers(self, getter: str, dtype: str, rows: Array | None = None) -> Array:
         return np.fromiter(self.values(getter, rows), dtype, len(self._events) if rows is None else len(rows))
 
@@ -160,7 +171,7 @@ def _read_part(
 ) -> dict[str, Array]:
     count = len(reader)
     columns = {
-        "name": texts.codes(reader.values("name"), count),
+        "name": texts.codes(reader.decoded("name"), count),
         "start_ns": reader.numbers("start_ns", "i8"),
         "end_ns": reader.numbers("end_ns", "i8"),
         "thread": reader.numbers("start_thread_id", "i8"),
@@ -185,17 +196,28 @@ def _read_part(
     columns["bytes"] = np.zeros(count, np.int64)
     columns["bytes"][is_memory] = reader.numbers("nbytes", "i8", is_memory)
     if reader.has("overload_name"):
-        columns["overload"] = texts.codes(reader.values("overload_name"), count)
+        columns["overload"] = texts.codes(reader.decoded("overload_name"), count)
     if wanted.record_shapes:
         columns["shapes"] = texts.codes(map(_shapes_text, reader.values("shapes")), count)
     if wanted.with_stack:
-        columns["stack"] = stacks.codes(map(_listed_frames, reader.values("stack")), count)
+        columns["stack"] = stacks.codes(map(_listed_frames, reader.decoded("stack", _only)), count)
     if wanted.with_flops:
         columns["flops"] = reader.numbers("flops", "i8")
     if wanted.use_device == "cuda" or wanted.is_privateuse1:
         getter = "privateuse1_elapsed_us" if wanted.is_privateuse1 else "cuda_elapsed_us"
         columns["kernel_ns"] = _fallback_times(reader, getter, columns)
     return columns
+
+
+def _decoded(read: Callable[[Any], Any], event: Any, made_of: Callable[[str], Any]) -> Any:
+    try:
+        return read(event)
+    except UnicodeDecodeError as error:
+        return made_of(bytes(error.object).decode(errors="replace"))
+
+
+def _only(entry: str) -> list[str]:
+    return [entry]  # torch gives a stack whole or not at all
 
 
 def _named(name: Array, texts: _Interned, wanted: Iterable[str]) -> Array:
