@@ -27,8 +27,10 @@ class EventColumns(EventRows):
 
     def _listed(self, of_events: Array, of_devices: Array | int = 0) -> Array:
         """One value for each event from values of the events table's rows and of the listed activities."""
+        if not len(self.listed) and is_nothing(of_events):
+            return np.broadcast_to(of_events[:1], len(self.rows))
         if not len(self.listed):
-            return of_events if self._is_whole or is_nothing(of_events) else of_events[self.rows]
+            return of_events if self._is_whole else of_events[self.rows]
         devices = np.broadcast_to(np.asarray(of_devices), len(self.listed))
         values: Array = np.concatenate([of_events, devices])[self.rows]
         return values

@@ -93,12 +93,13 @@ _WORK_DETAILS = {
 
 
 @st.composite
-def results(draw: st.DrawFn, device: Any = _TYPES.CUDA, are_distinct: bool = False) -> Result:
+def results(draw: st.DrawFn, device: Any = _TYPES.CUDA, are_distinct: bool = False, unit_ns: int = 1) -> Result:
     """Operators of two threads, calls into the runtime, work of devices, their annotations, memory records.
 
     Args:
         device: where work runs.
         are_distinct: no two begin at the same time, which makes the order of lists one.
+        unit_ns: of all times. Of 125 ns sums are exact in floats of us, and so alike whatever the order of adding.
     """
     made: list[dict[str, Any]] = []
     for number in range(1, draw(st.integers(1, 12)) + 1):
@@ -119,8 +120,9 @@ def results(draw: st.DrawFn, device: Any = _TYPES.CUDA, are_distinct: bool = Fal
             made.append(draw(_follower(what, number, 1_000 + len(made), thread, device)) | span)
     for place, event in enumerate(made):
         length = event["end_ns"] - event["start_ns"]
-        event["start_ns"] = ORIGIN_NS + (64 * event["start_ns"] + place % 64 if are_distinct else event["start_ns"])
-        event["end_ns"] = event["start_ns"] + (64 * length if are_distinct else length)
+        start = 64 * event["start_ns"] + place % 64 if are_distinct else event["start_ns"]
+        event["start_ns"] = ORIGIN_NS + unit_ns * start
+        event["end_ns"] = event["start_ns"] + unit_ns * (64 * length if are_distinct else length)
     return Result([KinetoEvent(values) for values in made])
 
 

@@ -73,8 +73,9 @@ TABLES: list[dict[str, Any]] = [
 
 
 @settings(max_examples=25, deadline=None)
-@given(results(are_distinct=True), st.booleans())
+@given(results(are_distinct=True, unit_ns=125), st.booleans())
 def test_the_text_of_every_table(result: Result, with_flops: bool) -> None:
+    # Rows are sorted by floats, in which the last bit of a sum depends on what is added first: times are exact ones.
     # torch swaps the cells of stacks and flops where it shows both
     mine, expected = both(result, "cuda", with_flops=with_flops, with_stack=not with_flops)
     if with_flops:

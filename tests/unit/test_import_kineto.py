@@ -311,3 +311,12 @@ def test_more_events_are_no_more_work_for_the_cyclic_collector(tmp_path: Path) -
     finally:
         gc.set_threshold(*threshold)
     assert counts[2] <= counts[1] + 2, counts
+
+
+@pytest.mark.parametrize("sort_by", ["cpu_memory_usage", "self_device_memory_usage", "flops", "device_time_total"])
+def test_tables_are_sorted_by_what_the_trace_does_not_tell_also_where_ranges_merge(
+    tmp_path: Path, sort_by: str
+) -> None:
+    events = trace(tmp_path, [op("a", 1, 9), op("a", 1, 9), op("b", 2, 3)]).function_events
+    assert [event.name for event in events] == ["a", "b"]
+    assert events.table(sort_by=sort_by, row_limit=-1).count("\n") == events.table(row_limit=-1).count("\n")
