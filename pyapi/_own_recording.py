@@ -24,6 +24,7 @@ from pillion.torch_engine.engine import (
     run_on_profiler_stop,
     torch_autograd,
 )
+from pillion.torch_engine.operators import record_operators
 
 if TYPE_CHECKING:
     from pillion._capture import Capture
@@ -128,6 +129,8 @@ class OwnRecording:
         """
         self.prepare()
         try:
+            if self.torch is None and not self._is_disabled:
+                record_operators()
             self._start_collector()
             self.is_started = True
             if self._is_disabled:

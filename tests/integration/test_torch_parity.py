@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,22 @@ def test_one_program_under_both(options: dict[str, Any]) -> None:
         program(theirs)
     assert seen(with_our_ranges) == seen(expected)
     assert seen(with_their_ranges) == seen(expected)
+
+
+@pytest.mark.parametrize("agent_use", ["never", "require"])
+def test_without_torchs_engine_its_operators_are_there_too(agent: Any, agent_use: Any) -> None:
+    with theirs.profile() as prof:
+        program()
+    expected = Counter(event.name for event in prof.function_events)
+    for _ in range(2):
+        with pillion.profile(agent=agent_use) as p:
+            program(pillion)
+        assert p.kineto_results is None
+        found = Counter(event.name for event in p.events())
+        assert {name: found[name] for name in expected} == expected
+    with pillion.profile(activities=[torch.profiler.ProfilerActivity.CPU], agent=agent_use) as p:
+        program(pillion)
+    assert Counter(event.name for event in p.events())["aten::linear"] == expected["aten::linear"], "once, not twice"
 
 
 def test_ranges_of_both_worlds_are_in_one_tree_once() -> None:
