@@ -54,11 +54,15 @@ class DeviceNames:
             names += [name] * (name != "" and name not in names)  # processes number their streams alike
 
     def device(self, device: int) -> str:
-        """``GPU 0 NVIDIA H200``."""
+        """``GPU 0 NVIDIA H200``; below 0 it is the host, whose memory torch's profiler tells of as well."""
+        if device < 0:
+            return "host"
         return " ".join([f"GPU {device}", *filter(None, [self._devices.get(device)])])
 
     def stream(self, device: int, stream: int) -> str:
-        """``stream 7 copies``."""
+        """``stream 7 copies``; of the host the thread that allocated."""
+        if device < 0:
+            return f"thread {stream}"
         return " ".join([f"stream {stream}", *filter(None, ["/".join(self._streams.get((device, stream), ()))])])
 
 

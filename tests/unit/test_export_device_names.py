@@ -76,3 +76,8 @@ def test_in_a_saved_capture(capture: Capture, tmp_path: Path) -> None:
 def test_without_names_numbers_do() -> None:
     names = DeviceNames({})
     assert (names.device(3), names.stream(3, 14)) == ("GPU 3", "stream 14")
+
+
+def test_memory_of_the_host_is_on_no_gpu() -> None:
+    names = DeviceNames({})
+    assert (names.device(-1), names.stream(-1, 41)) == ("host", "thread 41")
