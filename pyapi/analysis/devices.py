@@ -21,6 +21,7 @@ class _Work(NamedTuple):
         kind: a place in ``kinds``.
         event, stack: rows of what caused it and of where that was called, 0 for no stack.
         launch: the row of its launch, −1 for none.
+        pid: of the process for which it was done, 0 where nobody knows.
     """
 
     kinds: tuple[str, ...]
@@ -33,6 +34,7 @@ class _Work(NamedTuple):
     event: Array
     launch: Array
     stack: Array
+    pid: Array
 
     @property
     def duration_ns(self) -> Array:
@@ -45,14 +47,17 @@ def _work(tables: Tables) -> _Work:
     rows = np.flatnonzero(activities["kind"].isin(*WORK))
     values = {name: activities[name][rows] for name in ("name", "device", "stream", "start_ns", "end_ns", "event")}
     launch = column("activities", activities, "launch")[rows]
-    stack = np.zeros(len(rows), np.int64)
+    stack = pid = np.zeros(len(rows), np.int64)
     if length(events):
+        pid = np.where(
+            launch >= 0, events["pid"][launch], np.where(values["event"] >= 0, events["pid"][values["event"]], 0)
+        )
         of_event = column("events", events, "stack")
         of_launch, of_cause = (np.where(row >= 0, of_event[row], 0) for row in (launch, values["event"]))
         stack = np.where(of_launch > 0, of_launch, of_cause)
     kinds = activities["kind"]
     values["end_ns"] = np.maximum(values["start_ns"], values["end_ns"])
-    return _Work(kinds.texts, kinds.codes[rows], launch=launch, stack=stack, **values)
+    return _Work(kinds.texts, kinds.codes[rows], launch=launch, stack=stack, pid=pid, **values)
 
 
 def kernels(tables: Tables) -> Columns:
@@ -143,26 +148,39 @@ def _alike(rows: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:
 def devices(tables: Tables) -> Columns:
     """One row for each device (``stream`` is −1), and one for each of its streams.
 
+    Processes number their streams alike: a number that several use has a row for each, with its ``pid``, elsewhere 0.
     ``busy_ns`` is the time in which anything ran there, and ``busy_share`` its part of the time from the first start to
     the last end; ``gaps`` is how often nothing ran in between, ``idle_ns`` for how long, ``longest_gap_ns`` at most.
     """
     work = _work(tables)
-    whole, of_stream = _groups(work.device, np.full(len(work.device), -1)), _groups(work.device, work.stream)
+    none = np.zeros(len(work.device), np.int64)
+    whole, of_stream = _groups(work.device, none - 1, none), _groups(work.device, work.stream, _process(work))
     parts = []
     for groups, group in (whole, of_stream):
         count = len(groups[0])
         busy = _busy(group, work.start_ns, work.end_ns, count)
-        numbers = {"device": groups[0].astype(np.int64), "stream": groups[1].astype(np.int64)}
+        numbers = {name: values.astype(np.int64) for name, values in zip(("device", "stream", "pid"), groups)}
         parts.append({**numbers, "activities": np.bincount(group, minlength=count).astype(np.int64), **busy._asdict()})
     columns: Columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     columns["busy_share"] = columns["busy_ns"] / np.maximum(columns["busy_ns"] + columns["idle_ns"], 1)
-    places = zip(columns["device"].tolist(), columns["stream"].tolist())
+    places = zip(*(columns[name].tolist() for name in ("device", "stream", "pid")))
     return {"name": text_column([_place_name(*place) for place in places]), **columns}
 
 
-def _place_name(device: int, stream: int) -> str:
+def _process(work: _Work) -> Array:
+    """The process of each activity where several use its stream's number, 0 elsewhere."""
+    stream = _groups(work.device, work.stream)[1]
+    known = work.pid > 0
+    least, most = np.full(len(stream), np.iinfo(np.int64).max), np.zeros(len(stream), np.int64)
+    np.minimum.at(least, stream[known], work.pid[known])
+    np.maximum.at(most, stream[known], work.pid[known])
+    return np.where((least < most)[stream], work.pid, 0)
+
+
+def _place_name(device: int, stream: int, pid: int) -> str:
     name = f"GPU {device}" if device >= 0 else "unknown GPU"
-    return f"{name} stream {stream}" if stream >= 0 else name
+    name = f"{name} stream {stream}" if stream >= 0 else name
+    return f"{name} of process {pid}" if pid else name
 
 
 class _Busy(NamedTuple):

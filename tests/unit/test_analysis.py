@@ -239,6 +239,20 @@ def test_a_device_is_busy_while_anything_runs_there(spool: SpoolWriter) -> None:
     assert rows["GPU 3"]["busy_share"] == 162 / 207
 
 
+def test_streams_of_two_processes_that_have_one_number_are_two(spool: SpoolWriter) -> None:
+    spool.region(2, 42)
+    for region, stream, start_ns in ((1, 7, 100), (2, 7, 120), (1, 9, 130)):
+        spool.call(region, 40 + region, "cudaLaunchKernel", 10, 20, number=start_ns)
+        spool.activity(region, 3, start_ns, start_ns + 50, start_ns, name="k", device=0, stream=stream)
+    rows = by_name(analysis.devices(tables_of(spool)))
+    assert {name: (row["pid"], row["busy_ns"]) for name, row in rows.items()} == {
+        "GPU 0": (0, 80),
+        "GPU 0 stream 7 of process 41": (41, 50),
+        "GPU 0 stream 7 of process 42": (42, 50),
+        "GPU 0 stream 9": (0, 50),
+    }
+
+
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20), st.integers(0, 2), st.integers(1, 2)), max_size=25))
 @settings(max_examples=60, deadline=None)
 def test_busy_time_of_random_work(work: list[tuple[int, int, int, int]]) -> None:
