@@ -55,7 +55,9 @@ def mapped_file(pid: int, mapping: Mapping) -> Path:
         if os.path.exists(f"/proc/{pid}/{path}"):
             return Path(f"/proc/{pid}/{path}")
     with suppress(OSError):
-        if str(os.stat(mapping.path).st_ino) == mapping.file[1]:
+        status = os.stat(mapping.path)
+        # The device as well: who mounts a file system of its own chooses the numbers of its files.
+        if (f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}", str(status.st_ino)) == mapping.file:
             return Path(mapping.path)
     return Path(f"/proc/{pid}/root{mapping.path}")
 

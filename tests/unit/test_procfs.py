@@ -146,6 +146,8 @@ def test_a_mapped_file_is_found_when_its_process_has_ended(tmp_path: Path) -> No
         assert child.stdout.read(1) == b"!"
         (mapping, *_) = [found for found in read_mappings(child.pid) if found.path == str(program)]
     assert mapped_file(child.pid, mapping) == program
+    elsewhere = replace(mapping, file=("00:99", mapping.file[1]))
+    assert mapped_file(child.pid, elsewhere) == Path(f"/proc/{child.pid}/root{program}"), "of another device"
     program.unlink()
     shutil.copy("/bin/ls", tmp_path / "ls")
     (tmp_path / "ls").rename(program)
