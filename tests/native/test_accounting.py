@@ -199,3 +199,23 @@ while bytes_there() - before < written * 64 + (1 << 17) and written < 120_000:
         pass
 print(written < 120_000)
 """)
+
+
+def test_a_fork_child_makes_pages_for_its_own_records_alone(alone: Callable[..., Any]) -> None:
+    assert alone("""
+def record(count):
+    spool_fd = os.memfd_create("spool")
+    assert lib.pln_self_start(spool_fd) == 0
+    for _ in range(count):
+        with _Range("step"):
+            pass
+    while os.fstat(spool_fd).st_size < count * 64: # the drain thread has seen how many there are
+        pass
+    lib.pln_self_stop(ffi.new("struct pln_sink *"), ffi.NULL, 0)
+    return os.fstat(lib.pln_region_fd()).st_blocks * 512
+record(50_000)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if record(100) < 1 << 20 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0)
+""")
