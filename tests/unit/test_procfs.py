@@ -9,12 +9,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pillion_agent.procfs import find_regions, mapped_file, read_environment, read_mappings, read_process, thread_ids
+from pillion_agent.procfs import (
+    Mapping,
+    find_regions,
+    mapped_file,
+    read_environment,
+    read_mappings,
+    read_process,
+    thread_ids,
+)
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -117,18 +127,24 @@ def test_a_process_that_has_ended_has_no_environment() -> None:
     child.wait()
 
 
-def test_a_mapped_file_is_found_without_its_name(require_root: None, tmp_path: Path) -> None:
-    program = tmp_path / "cat"
+@contextmanager
+def running(program: Path) -> Iterator[tuple[subprocess.Popen[bytes], Mapping]]:
+    """A process of a program of its own, and where that is mapped."""
     shutil.copy("/bin/cat", program)
-    inode = program.stat().st_ino
     with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdin
         assert child.stdout
         child.stdin.write(b"!")
         child.stdin.flush()
         assert child.stdout.read(1) == b"!"
+        yield child, next(found for found in read_mappings(child.pid) if found.path == str(program))
+
+
+def test_a_mapped_file_is_found_without_its_name(require_root: None, tmp_path: Path) -> None:
+    program = tmp_path / "cat"
+    with running(program) as (child, mapping):
+        inode = program.stat().st_ino
         program.unlink()
-        (mapping, *_) = [found for found in read_mappings(child.pid) if found.path == str(program)]
         assert mapped_file(child.pid, mapping).stat().st_ino == inode
         # Its range has changed since it was read: by the name, and in the process's root.
         assert mapped_file(child.pid, replace(mapping, end=1)) == Path(f"/proc/{child.pid}/root{program}")
@@ -137,14 +153,8 @@ def test_a_mapped_file_is_found_without_its_name(require_root: None, tmp_path: P
 
 def test_a_mapped_file_is_found_when_its_process_has_ended(tmp_path: Path) -> None:
     program = tmp_path / "cat"
-    shutil.copy("/bin/cat", program)
-    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdin
-        assert child.stdout
-        child.stdin.write(b"!")
-        child.stdin.flush()
-        assert child.stdout.read(1) == b"!"
-        (mapping, *_) = [found for found in read_mappings(child.pid) if found.path == str(program)]
+    with running(program) as (child, mapping):
+        pass
     assert mapped_file(child.pid, mapping) == program
     elsewhere = replace(mapping, file=("00:99", mapping.file[1]))
     assert mapped_file(child.pid, elsewhere) == Path(f"/proc/{child.pid}/root{program}"), "of another device"
